@@ -1,0 +1,3 @@
+//! The `terret-ws` binary.
+
+fn main() {}
