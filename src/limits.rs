@@ -1,1 +1,82 @@
-//! Placeholder of the first commit.
+//! Every bound of the system in one place, named after what it bounds and in which unit.
+//!
+//! A bound an operator can set is a configuration key (`config`); what stands here is its default
+//! or a bound nobody sets. Bounds that lean on one another are tied by `const` assertions.
+
+// What a client may send (clarifications, section 1).
+
+/// Payload bytes of one client message, all its fragments together. Exactly this many are accepted.
+pub const CLIENT_MESSAGE_BYTES_MAX: usize = 1 << 20;
+/// Nesting of a client's JSON document; this depth is accepted, one deeper is not.
+pub const JSON_DEPTH_MAX: usize = 128;
+/// Patterns of one `set_policy`.
+pub const POLICY_PATTERNS_MAX: usize = 128;
+/// Unicode scalar values of one policy pattern.
+pub const POLICY_PATTERN_CHARS_MAX: usize = 256;
+/// Characters of an agent id.
+pub const SESSION_ID_CHARS_MAX: usize = 128;
+/// Bytes of a request head, from the first to the blank line.
+pub const REQUEST_HEAD_BYTES_MAX: usize = 8 * 1024;
+
+// What the log holds (design/log-format).
+
+/// Bytes of one event's line.
+pub const EVENT_BYTES_MAX: usize = 8 << 20;
+/// Events of one append.
+pub const BATCH_EVENTS_MAX: usize = 256;
+/// Bytes of one append; a single larger event goes alone.
+pub const BATCH_BYTES_MAX: usize = 256 * 1024;
+/// Accepted texts that may wait in one session's inbox.
+pub const INBOX_TEXTS_MAX: usize = 1024;
+/// Bytes of text that may wait in one session's inbox.
+pub const INBOX_BYTES_MAX: usize = 8 << 20;
+
+// What a turn may grow to (clarifications, section 4).
+
+/// Steps of one turn; a further one fails it.
+pub const TURN_STEPS_MAX: u32 = 25;
+/// Text and arguments of one step's answer, together.
+pub const STEP_BYTES_MAX: usize = 4 << 20;
+/// Tool calls of one step.
+pub const STEP_CALLS_MAX: usize = 128;
+
+// What a model provider may send (clarifications, section 4).
+
+/// One line of a server-sent event stream.
+pub const SSE_LINE_BYTES_MAX: usize = 1 << 20;
+/// A response head.
+pub const RESPONSE_HEAD_BYTES_MAX: usize = 64 * 1024;
+/// How much of an error body is read.
+pub const ERROR_BODY_BYTES_MAX: usize = 4 * 1024;
+
+// What the reactor gives away (design/architecture).
+
+/// Bytes one source may move in one round of the reactor.
+pub const ROUND_BYTES: usize = 64 * 1024;
+/// Events of one replay piece.
+pub const PIECE_EVENTS_MAX: u32 = 1024;
+/// Bytes of one replay piece; a single larger event goes alone.
+pub const PIECE_BYTES_MAX: usize = 256 * 1024;
+/// A ring that holds less than this asks for the next replay piece.
+pub const RING_LOW_WATER_BYTES: usize = 64 * 1024;
+/// Unsent protocol frames (errors, pongs) beyond which a peer is not read.
+pub const PROTOCOL_BYTES_MAX: usize = 64 * 1024;
+/// Provider bytes that may wait for their agent before the provider is no longer read.
+pub const UPSTREAM_BYTES_MAX: usize = 256 * 1024;
+/// A handshake must be complete after this long.
+pub const HANDSHAKE_S: u64 = 10;
+/// A close must be answered after this long.
+pub const CLOSE_S: u64 = 5;
+/// A peer that takes no byte of a ring that is not empty is dropped after this long.
+pub const STALLED_READER_S: u64 = 600;
+/// Heartbeats a silent peer may miss.
+pub const HEARTBEATS_MISSED_MAX: u64 = 3;
+/// How long a resolved name is remembered.
+pub const NAME_CACHE_S: u64 = 60;
+
+const _: () = assert!(BATCH_BYTES_MAX <= EVENT_BYTES_MAX);
+const _: () = assert!(CLIENT_MESSAGE_BYTES_MAX < INBOX_BYTES_MAX);
+// A client's text, escaped at worst sixfold, still fits one event with its envelope.
+const _: () = assert!(CLIENT_MESSAGE_BYTES_MAX * 6 + 4096 <= EVENT_BYTES_MAX);
+// So does a step's text with its arguments in the message that repeats them: see `agent`.
+const _: () = assert!(STEP_BYTES_MAX < EVENT_BYTES_MAX);
