@@ -1,1 +1,5 @@
-//! One integration binary, one file a behaviour.
+//! The integration tests: one binary, a file per behaviour.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails, and says where")]
+
+mod tidy;
