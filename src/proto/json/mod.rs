@@ -1,0 +1,166 @@
+//! JSON as this protocol needs it: one strict check, a lazy reader over what passed it, a writer.
+//!
+//! `serde_json` skips what nobody asked for without looking: nesting of any depth and escapes that
+//! denote no Unicode string pass it there. The contract refuses both anywhere in a client's frame
+//! (clarifications, section 1), and what has once reached the log must be readable for ever; so a
+//! [`Document`] exists only after one pass over all of it. Numbers and the spelling of strings stay
+//! the text they were.
+//!
+//! Invariant: reading a [`Document`] never fails for a reason of form, only of kind.
+
+mod check;
+mod value;
+mod write;
+
+pub use check::{Document, Fault, What, check};
+pub use value::{Elements, Kind, Members, Text, Value};
+pub use write::write_string;
+
+/// How many bytes at the beginning of `bytes` stand for themselves inside a JSON string: neither a
+/// quote nor a backslash nor a control character (RFC 8259, section 7).
+fn plain_len(bytes: &[u8]) -> usize {
+    const ONES: u64 = u64::MAX / 0xff;
+    const HIGHS: u64 = ONES << 7;
+    // The high bit of each byte below `bound` (at most 0x80) is set; the lowest one set is exact,
+    // those above it may have been borrowed from.
+    let below = |word: u64, bound: u8| word.wrapping_sub(ONES * u64::from(bound)) & !word & HIGHS;
+    let mut done = 0;
+    let (words, rest) = bytes.as_chunks::<8>();
+    for word in words {
+        let word = u64::from_le_bytes(*word);
+        let quote = below(word ^ (ONES * u64::from(b'"')), 1);
+        let backslash = below(word ^ (ONES * u64::from(b'\\')), 1);
+        let special = quote | backslash | below(word, 0x20);
+        if special != 0 {
+            return done + special.trailing_zeros() as usize / 8;
+        }
+        done += 8;
+    }
+    done + rest.iter().take_while(|byte| !matches!(byte, b'"' | b'\\' | ..0x20)).count()
+}
+
+/// The bodies of the fuzz targets for JSON; `tests` replays a few inputs.
+#[cfg(any(test, fuzzing))]
+pub mod fuzz {
+    use super::{Document, Fault, Value, What, plain_len, write_string};
+    use serde::de::IgnoredAny;
+
+    /// What we accept `serde_json` accepts; what we refuse it refuses too, except for the two rules
+    /// it does not have; what the reader returns is what `serde_json` reads.
+    pub fn document(bytes: &[u8]) {
+        let valid = std::str::from_utf8(bytes).ok();
+        let oracle = valid.is_some_and(|text| serde_json::from_str::<IgnoredAny>(text).is_ok());
+        let lossy = Document::parse_lossy(bytes);
+        match Document::parse(bytes) {
+            Ok(document) => {
+                assert!(oracle);
+                // It has limits of its own on depth and on the size of numbers.
+                if let Ok(value) = serde_json::from_slice(bytes) {
+                    assert_same(document.value(), &value);
+                }
+            }
+            Err(Fault { what: What::TooDeep, at }) => assert!(at < bytes.len()),
+            Err(Fault { what: What::LoneSurrogate, at }) => {
+                assert!(at < bytes.len());
+                if !matches!(lossy, Err(Fault { what: What::TooDeep, .. })) {
+                    assert_eq!(lossy.is_ok(), oracle);
+                }
+            }
+            Err(fault) => {
+                assert!(!oracle, "{fault}");
+                assert!(lossy.is_err());
+            }
+        }
+    }
+
+    /// A written string is one JSON string, holds no control character, and reads as it was.
+    pub fn string(bytes: &[u8]) {
+        let text = String::from_utf8_lossy(bytes);
+        let mut out = Vec::new();
+        write_string(&mut out, &text);
+        assert!(out.iter().all(|byte| *byte >= 0x20));
+        assert_eq!(serde_json::from_slice::<String>(&out).expect("a JSON string"), text);
+        let document = Document::parse(&out).expect("a JSON string");
+        assert_eq!(document.value().as_str().expect("a string"), text);
+        let special = |byte: &u8| *byte < 0x20 || *byte == b'"' || *byte == b'\\';
+        assert_eq!(plain_len(bytes), bytes.iter().position(special).unwrap_or(bytes.len()));
+    }
+
+    fn assert_same(ours: Value<'_>, oracle: &serde_json::Value) {
+        match oracle {
+            serde_json::Value::Null => assert!(ours.is_null()),
+            serde_json::Value::Bool(value) => assert_eq!(ours.as_bool(), Some(*value)),
+            serde_json::Value::Number(value) => assert_eq!(ours.as_u64(), value.as_u64()),
+            serde_json::Value::String(value) => {
+                assert_eq!(ours.as_str().expect("a string"), value.as_str());
+            }
+            serde_json::Value::Array(values) => {
+                let elements: Vec<_> = ours.elements().expect("an array").collect();
+                assert_eq!(elements.len(), values.len());
+                elements.into_iter().zip(values).for_each(|(ours, value)| assert_same(ours, value));
+            }
+            serde_json::Value::Object(values) => {
+                let members: Vec<_> = ours.members().expect("an object").collect();
+                for (key, value) in values {
+                    // Of equal keys `serde_json` keeps the last.
+                    let same = members.iter().rfind(|(ours, _)| ours.is(key)).expect("the key");
+                    assert_same(same.1, value);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn documents_agree_with_their_oracle() {
+        let deep = |depth| [vec![b'['; depth], vec![b']'; depth]].concat();
+        for seed in [
+            &br#"{"a":[1,2.5e-3,true,null,"\u00e4\ud83d\ude00"],"a":{"":[]}}"#[..],
+            br#" { "a" : [ ] , "b" : [ [ ] , { } ] } "#,
+            br#"["\ud800"]"#,
+            br#"["\ud800"#,
+            br#"["\ud800\ud800"]"#,
+            b"[1e400,12345678901234567890,-0,18446744073709551615]",
+            b"\"\xff\"",
+            b"nul",
+            b"",
+            &deep(127),
+            &deep(128),
+            &deep(129),
+        ] {
+            fuzz::document(seed);
+        }
+    }
+
+    #[test]
+    fn strings_agree_with_their_oracle() {
+        for seed in [
+            &b""[..],
+            b"plain words, long enough",
+            b"1234567\n",
+            b"12345678\"",
+            b"\\\x00\x1f\x7f\xff",
+        ] {
+            fuzz::string(seed);
+        }
+        fuzz::string(&(0..=255).collect::<Vec<u8>>());
+    }
+
+    #[test]
+    fn a_special_byte_is_found_at_every_place_of_a_word() {
+        for special in [b'"', b'\\', 0, 0x1f] {
+            for plain in [0x20, 0x21, 0x23, 0x5b, 0x7f, 0x80, 0xff] {
+                for place in 0..20 {
+                    let mut bytes = [plain; 20];
+                    bytes[place] = special;
+                    assert_eq!(plain_len(&bytes), place);
+                }
+                assert_eq!(plain_len(&[plain; 20]), 20);
+            }
+        }
+    }
+}
