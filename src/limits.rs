@@ -18,6 +18,19 @@ pub const SESSION_ID_CHARS_MAX: usize = 128;
 /// Bytes of a request head, from the first to the blank line.
 pub const REQUEST_HEAD_BYTES_MAX: usize = 8 * 1024;
 
+// What an operator may configure (design/interface).
+
+/// Bytes of a bearer token; with the rest of a request head it fits `REQUEST_HEAD_BYTES_MAX`.
+pub const TOKEN_BYTES_MAX: usize = 1024;
+/// The longest duration that can be configured, in seconds: a year. Longer ones are slips.
+pub const WAIT_S_MAX: u64 = 365 * 24 * 3600;
+/// Characters of a tool's name.
+pub const TOOL_NAME_CHARS_MAX: usize = 128;
+/// The largest `max_output_bytes` of a tool.
+pub const TOOL_OUTPUT_BYTES_MAX: usize = 1 << 20;
+/// Characters of one piece of a scripted `text`.
+pub const SCRIPT_PIECE_CHARS: usize = 8;
+
 // What the log holds (design/log-format).
 
 /// Bytes of one event's line.
@@ -74,6 +87,9 @@ pub const HEARTBEATS_MISSED_MAX: u64 = 3;
 /// How long a resolved name is remembered.
 pub const NAME_CACHE_S: u64 = 60;
 
+const _: () = assert!(2 * TOKEN_BYTES_MAX <= REQUEST_HEAD_BYTES_MAX);
+// A tool's output, escaped at worst sixfold, still fits one event.
+const _: () = assert!(TOOL_OUTPUT_BYTES_MAX * 6 + 4096 <= EVENT_BYTES_MAX);
 const _: () = assert!(BATCH_BYTES_MAX <= EVENT_BYTES_MAX);
 const _: () = assert!(CLIENT_MESSAGE_BYTES_MAX < INBOX_BYTES_MAX);
 // A client's text, escaped at worst sixfold, still fits one event with its envelope.
