@@ -11,3 +11,4 @@ pub mod json;
 pub mod command;
 pub mod payload;
 pub mod event;
+mod swar;

@@ -5,10 +5,10 @@
 
 use std::fmt;
 
-use super::plain_len;
 use super::value::Value;
 use crate::limits::JSON_DEPTH_MAX;
 use crate::proto::ident::hex_value;
+use crate::proto::swar::json_plain_len;
 
 /// A JSON document that has passed the check.
 #[derive(Clone, Copy, Debug)]
@@ -276,7 +276,7 @@ impl Scan<'_> {
     fn string(&mut self) -> Result<(), Fault> {
         self.at += 1;
         loop {
-            self.at += plain_len(&self.bytes[self.at..]);
+            self.at += json_plain_len(&self.bytes[self.at..]);
             match self.peek() {
                 None => return Err(self.fault(What::End)),
                 Some(b'"') => {

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 use super::check::{Surrogate, UNICODE_ESCAPE_LEN, is_space, unicode_escape};
-use super::plain_len;
+use crate::proto::swar::json_plain_len;
 
 /// One JSON value inside a checked document.
 #[derive(Clone, Copy, Debug)]
@@ -259,7 +259,7 @@ fn value_len(bytes: &[u8]) -> usize {
 fn string_len(bytes: &[u8]) -> usize {
     let mut at = 1;
     loop {
-        at += plain_len(&bytes[at..]);
+        at += json_plain_len(&bytes[at..]);
         if bytes[at] == b'"' {
             return at + 1;
         }

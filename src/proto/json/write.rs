@@ -1,6 +1,6 @@
 //! The writer: strings. Everything else we write around them is spelled out by hand in its place.
 
-use super::plain_len;
+use crate::proto::swar::json_plain_len;
 
 /// Appends `text` as a JSON string with its quotes. No byte below 0x20 is ever written, so a written
 /// string never breaks a line of the log.
@@ -9,7 +9,7 @@ pub fn write_string(out: &mut Vec<u8>, text: &str) {
     out.push(b'"');
     let mut rest = text.as_bytes();
     loop {
-        let (plain, special) = rest.split_at(plain_len(rest));
+        let (plain, special) = rest.split_at(json_plain_len(rest));
         out.extend_from_slice(plain);
         let Some((&byte, behind)) = special.split_first() else { break };
         match byte {

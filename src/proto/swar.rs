@@ -1,0 +1,78 @@
+//! Looking for a few special bytes eight at a time, in safe code: SIMD within a register.
+//!
+//! Text is mostly plain, and what reads it mostly asks how far that goes.
+
+/// How many bytes at the beginning of `bytes` stand for themselves inside a JSON string: neither a
+/// quote nor a backslash nor a control character (RFC 8259, section 7).
+pub(super) fn json_plain_len(bytes: &[u8]) -> usize {
+    prefix_len(
+        bytes,
+        |word| equal(word, b'"') | equal(word, b'\\') | below(word, 0x20),
+        |byte| matches!(byte, b'"' | b'\\' | ..0x20),
+    )
+}
+
+/// How many bytes at the beginning of `bytes` belong to a line: neither CR nor LF.
+pub(super) fn line_len(bytes: &[u8]) -> usize {
+    prefix_len(
+        bytes,
+        |word| equal(word, b'\r') | equal(word, b'\n'),
+        |byte| matches!(byte, b'\r' | b'\n'),
+    )
+}
+
+/// How many bytes lie before the first special one. `word` sets the high bit of the first special
+/// byte of a word, and perhaps those of later ones; `byte` says the same of one byte.
+#[inline]
+fn prefix_len(bytes: &[u8], word: impl Fn(u64) -> u64, byte: impl Fn(&u8) -> bool) -> usize {
+    let (words, rest) = bytes.as_chunks::<8>();
+    for (index, chunk) in words.iter().enumerate() {
+        // Little-endian, so that the first byte is the lowest and its bit is found from below.
+        let special = word(u64::from_le_bytes(*chunk));
+        if special != 0 {
+            return index * 8 + special.trailing_zeros() as usize / 8;
+        }
+    }
+    words.len() * 8 + rest.iter().position(byte).unwrap_or(rest.len())
+}
+
+/// One in every byte.
+const ONES: u64 = u64::MAX / 0xff;
+
+/// Marks the bytes less than `bound`, which is at most 0x80, with their high bit. The subtraction
+/// borrows only upwards from a byte that is marked itself, so the lowest mark is exact.
+fn below(word: u64, bound: u8) -> u64 {
+    word.wrapping_sub(ONES * u64::from(bound)) & !word & (ONES << 7)
+}
+
+/// Marks the bytes that are `byte`, likewise.
+fn equal(word: u64, byte: u8) -> u64 {
+    below(word ^ (ONES * u64::from(byte)), 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_special_byte_is_found_at_every_place_among_all_others() {
+        type Case = (fn(&[u8]) -> usize, fn(u8) -> bool);
+        let cases: [Case; 2] = [
+            (json_plain_len, |byte| byte < 0x20 || byte == b'"' || byte == b'\\'),
+            (line_len, |byte| byte == b'\r' || byte == b'\n'),
+        ];
+        for (len, is_special) in cases {
+            for special in (0..=255).filter(|byte| is_special(*byte)) {
+                for plain in (0..=255).filter(|byte| !is_special(*byte)) {
+                    for place in 0..17 {
+                        let mut bytes = [plain; 17];
+                        assert_eq!(len(&bytes), 17);
+                        bytes[place] = special;
+                        assert_eq!(len(&bytes), place);
+                    }
+                }
+            }
+            assert_eq!(len(&[]), 0);
+        }
+    }
+}
