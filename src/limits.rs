@@ -53,6 +53,15 @@ pub const STEP_BYTES_MAX: usize = 4 << 20;
 /// Tool calls of one step.
 pub const STEP_CALLS_MAX: usize = 128;
 
+// What the turn machine lets through, so that every event it makes fits its line.
+
+/// Text and arguments of one step's answer as they stand inside its event.
+pub const STEP_JSON_BYTES_MAX: usize = 6 << 20;
+/// A tool call's id, and its name.
+pub const CALL_NAME_BYTES_MAX: usize = 1024;
+/// A tool's result as it stands inside its event.
+pub const TOOL_RESULT_BYTES_MAX: usize = 7 << 20;
+
 // What a model provider may send (clarifications, section 4).
 
 /// One line of a server-sent event stream.
@@ -96,3 +105,14 @@ const _: () = assert!(CLIENT_MESSAGE_BYTES_MAX < INBOX_BYTES_MAX);
 const _: () = assert!(CLIENT_MESSAGE_BYTES_MAX * 6 + 4096 <= EVENT_BYTES_MAX);
 // So does a step's text with its arguments in the message that repeats them: see `agent`.
 const _: () = assert!(STEP_BYTES_MAX < EVENT_BYTES_MAX);
+// A step's message with the ids and names of its calls fits one event.
+const _: () = assert!(
+    STEP_JSON_BYTES_MAX + STEP_CALLS_MAX * (12 * CALL_NAME_BYTES_MAX + 64) + 4096
+        <= EVENT_BYTES_MAX
+);
+const _: () = assert!(STEP_BYTES_MAX <= STEP_JSON_BYTES_MAX);
+// So does a result, and a call denied with the longest reason.
+const _: () = assert!(TOOL_OUTPUT_BYTES_MAX * 6 <= TOOL_RESULT_BYTES_MAX);
+const _: () = assert!(TOOL_RESULT_BYTES_MAX + 6 * CALL_NAME_BYTES_MAX + 4096 <= EVENT_BYTES_MAX);
+const _: () =
+    assert!(CLIENT_MESSAGE_BYTES_MAX * 6 + 12 * CALL_NAME_BYTES_MAX + 4096 <= EVENT_BYTES_MAX);
