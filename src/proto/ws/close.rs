@@ -80,3 +80,78 @@ pub(super) fn close_payload(code: CloseCode, reason: &str) -> Vec<u8> {
     payload.extend_from_slice(reason.as_bytes());
     payload
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_all_numbers_only_the_assigned_and_the_free_ones_are_codes() {
+        let allowed = [
+            1000..=1003, // RFC 6455, 7.4.1
+            1007..=1011, // the same
+            1012..=1014, // IANA: service restart, try again later, bad gateway
+            3000..=3999, // 7.4.2: libraries and frameworks
+            4000..=4999, // 7.4.2: private use
+        ];
+        for code in 0..=u16::MAX {
+            let expected = allowed.iter().any(|range| range.contains(&code));
+            assert_eq!(CloseCode::new(code).is_some(), expected, "{code}");
+            assert!(CloseCode::new(code).is_none_or(|it| it.as_u16() == code));
+        }
+    }
+
+    #[test]
+    fn every_named_code_may_be_sent() {
+        for code in [
+            CloseCode::NORMAL,
+            CloseCode::GOING_AWAY,
+            CloseCode::PROTOCOL_ERROR,
+            CloseCode::INVALID_PAYLOAD,
+            CloseCode::INTERNAL,
+            CloseCode::UNAUTHORIZED,
+            CloseCode::SUPERSEDED,
+            CloseCode::LAGGED,
+        ] {
+            assert_eq!(CloseCode::new(code.as_u16()), Some(code));
+        }
+    }
+
+    #[test]
+    fn a_payload_is_empty_or_a_code_and_a_reason() {
+        use ProtocolError as E;
+        type Parsed = Result<Option<(u16, &'static str)>, ProtocolError>;
+        let table: &[(&[u8], Parsed)] = &[
+            (b"", Ok(None)),
+            (b"\x03", Err(E::HalfCloseCode)),
+            (b"\x03\xe8", Ok(Some((1000, "")))),
+            (b"\x03\xe8bye", Ok(Some((1000, "bye")))),
+            (b"\x11\x39", Ok(Some((4409, "")))),
+            (b"\x03\xed", Err(E::InvalidCloseCode(1005))),
+            (b"\x03\xe8\xff", Err(E::ReasonNotUtf8)),
+            (b"\x03\xe8cut \xe2\x82", Err(E::ReasonNotUtf8)),
+            (b"\x00\x00\xff", Err(E::InvalidCloseCode(0))),
+        ];
+        for &(payload, expected) in table {
+            let parsed = parse_close_payload(payload);
+            let parsed = parsed.map(|it| it.map(|(code, reason)| (code.as_u16(), reason)));
+            assert_eq!(parsed, expected, "{payload:x?}");
+        }
+    }
+
+    #[test]
+    fn a_long_reason_is_cut_between_characters() {
+        for (reason, kept) in [
+            ("short".to_owned(), 5),
+            ("x".repeat(REASON_BYTES_MAX), REASON_BYTES_MAX),
+            ("x".repeat(REASON_BYTES_MAX + 1), REASON_BYTES_MAX),
+            ("é".repeat(100), REASON_BYTES_MAX - 1),
+            ("漢".repeat(100), REASON_BYTES_MAX),
+            (format!("x{}", "\u{1f600}".repeat(100)), 121),
+        ] {
+            let payload = close_payload(CloseCode::LAGGED, &reason);
+            let parsed = parse_close_payload(&payload);
+            assert_eq!(parsed, Ok(Some((CloseCode::LAGGED, &reason[..kept]))));
+        }
+    }
+}

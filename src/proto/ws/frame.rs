@@ -163,3 +163,82 @@ impl Deref for HeaderBytes {
 const LEN_16: u8 = 126;
 /// In the length's first byte: the length follows in eight bytes.
 const LEN_64: u8 = 127;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ProtocolError as E;
+
+    fn header(fin: bool, opcode: Opcode, mask: Option<[u8; 4]>, len: u64) -> FrameHeader {
+        FrameHeader { fin, opcode, mask, len }
+    }
+
+    #[test]
+    fn headers_and_their_bytes_correspond() {
+        let key = Some([1, 2, 3, 4]);
+        let table: &[(FrameHeader, &[u8])] = &[
+            (header(true, Opcode::Text, None, 0), &[0x81, 0]),
+            (header(false, Opcode::Text, None, 1), &[0x01, 1]),
+            (header(false, Opcode::Continuation, None, 2), &[0x00, 2]),
+            (header(true, Opcode::Continuation, None, 2), &[0x80, 2]),
+            (header(true, Opcode::Binary, None, 125), &[0x82, 125]),
+            (header(true, Opcode::Binary, None, 126), &[0x82, 126, 0, 126]),
+            (header(true, Opcode::Binary, None, 0xffff), &[0x82, 126, 0xff, 0xff]),
+            (header(true, Opcode::Binary, None, 0x1_0000), &[0x82, 127, 0, 0, 0, 0, 0, 1, 0, 0]),
+            (
+                header(true, Opcode::Text, None, u64::MAX >> 1),
+                &[0x81, 127, 0x7f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff],
+            ),
+            (header(true, Opcode::Close, None, 2), &[0x88, 2]),
+            (header(true, Opcode::Ping, None, 125), &[0x89, 125]),
+            (header(true, Opcode::Pong, key, 0), &[0x8a, 0x80, 1, 2, 3, 4]),
+            (header(true, Opcode::Text, key, 5), &[0x81, 0x85, 1, 2, 3, 4]),
+            (header(true, Opcode::Text, key, 300), &[0x81, 0xfe, 1, 44, 1, 2, 3, 4]),
+            (
+                header(true, Opcode::Text, key, 1 << 20),
+                &[0x81, 0xff, 0, 0, 0, 0, 0, 0x10, 0, 0, 1, 2, 3, 4],
+            ),
+        ];
+        for &(header, bytes) in table {
+            assert_eq!(*header.encode(), *bytes, "{header:?}");
+            let mut stream = bytes.to_vec();
+            stream.extend_from_slice(b"payload");
+            assert_eq!(FrameHeader::decode(&stream), Ok(Some((header, bytes.len()))));
+            for cut in 0..bytes.len() {
+                assert_eq!(FrameHeader::decode(&bytes[..cut]), Ok(None), "{header:?} cut at {cut}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_fault_is_reported_from_the_byte_on_that_shows_it() {
+        // What is sent, and how many bytes of it suffice.
+        let table: &[(&[u8], usize, ProtocolError)] = &[
+            (&[0xc1, 0], 1, E::ReservedBits),
+            (&[0xa1, 0], 1, E::ReservedBits),
+            (&[0x91, 0], 1, E::ReservedBits),
+            (&[0xf3, 0], 1, E::ReservedBits),
+            (&[0x83, 0], 1, E::ReservedOpcode(3)),
+            (&[0x07, 0], 1, E::ReservedOpcode(7)),
+            (&[0x8b, 0], 1, E::ReservedOpcode(11)),
+            (&[0x0f, 0], 1, E::ReservedOpcode(15)),
+            (&[0x08, 0], 1, E::FragmentedControl),
+            (&[0x09, 0], 1, E::FragmentedControl),
+            (&[0x0a, 0], 1, E::FragmentedControl),
+            (&[0x89, 126, 0, 126], 2, E::LongControl),
+            (&[0x88, 127, 0, 0, 0, 0, 0, 1, 0, 0], 2, E::LongControl),
+            (&[0x81, 126, 0, 125], 4, E::LengthNotMinimal),
+            (&[0x81, 0xfe, 0, 0, 1, 2, 3, 4], 4, E::LengthNotMinimal),
+            (&[0x81, 127, 0, 0, 0, 0, 0, 0, 0xff, 0xff], 10, E::LengthNotMinimal),
+            (&[0x81, 127, 0, 0, 0, 0, 0, 0, 0, 1], 10, E::LengthNotMinimal),
+            (&[0x81, 127, 0x80, 0, 0, 0, 0, 0, 0, 0], 10, E::LengthTopBit),
+            (&[0x81, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff], 10, E::LengthTopBit),
+        ];
+        for &(bytes, suffice, fault) in table {
+            for cut in 0..=bytes.len() {
+                let expected = if cut < suffice { Ok(None) } else { Err(fault) };
+                assert_eq!(FrameHeader::decode(&bytes[..cut]), expected, "{bytes:x?} cut at {cut}");
+            }
+        }
+    }
+}

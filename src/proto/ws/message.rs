@@ -335,3 +335,6 @@ impl Frame {
 fn skip<'a>(input: &mut &'a mut [u8], len: usize) -> &'a mut [u8] {
     input.split_off_mut(..len).expect("never more is taken than there is")
 }
+
+#[cfg(test)]
+mod tests;

@@ -58,6 +58,13 @@ pub mod close;
 pub mod message;
 pub mod write;
 
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
+#[cfg(test)]
+mod rfc;
+#[cfg(any(test, fuzzing))]
+mod testing;
+
 pub use close::CloseCode;
 pub use error::ProtocolError;
 pub use message::{Assembler, Item, Role};

@@ -60,3 +60,46 @@ fn header(opcode: Opcode, mask: Option<[u8; 4]>, len: usize) -> FrameHeader {
     );
     FrameHeader { fin: true, opcode, mask, len: len as u64 }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_are_appended_one_behind_the_other() {
+        let mut out = Vec::new();
+        write_text(&mut out, b"{}");
+        write_ping(&mut out, b"7");
+        write_pong(&mut out, b"");
+        write_close(&mut out, CloseCode::GOING_AWAY, "bye");
+        assert_eq!(out, b"\x81\x02{}\x89\x017\x8a\x00\x88\x05\x03\xe9bye");
+    }
+
+    #[test]
+    fn a_header_alone_is_what_stands_before_the_payload() {
+        for len in [0, 1, 125, 126, 65_535, 65_536, 1 << 20] {
+            let payload = vec![b'x'; len];
+            let mut out = Vec::new();
+            write_text(&mut out, &payload);
+            assert_eq!(out, [&text_header(len), payload.as_slice()].concat());
+        }
+    }
+
+    #[test]
+    fn a_client_masks_whatever_it_sends() {
+        let mut out = Vec::new();
+        let key = [1, 2, 3, 4];
+        write_masked(&mut out, Opcode::Text, b"\0\0\0\0\0", key);
+        write_masked_close(&mut out, CloseCode::NORMAL, "\0", key);
+        assert_eq!(
+            out,
+            b"\x81\x85\x01\x02\x03\x04\x01\x02\x03\x04\x01\x88\x83\x01\x02\x03\x04\x02\xea\x03"
+        );
+    }
+
+    #[test]
+    #[should_panic(expected = "a control frame of 126 bytes cannot be sent")]
+    fn a_control_frame_that_is_too_long_is_our_own_fault() {
+        write_ping(&mut Vec::new(), &[0; 126]);
+    }
+}
