@@ -18,3 +18,8 @@ pub mod net;
 pub mod server;
 pub mod client;
 pub mod cli;
+
+#[cfg(test)]
+mod tests {
+    mod fuzz_seeds;
+}

@@ -62,7 +62,7 @@ pub mod write;
 pub mod fuzz;
 #[cfg(test)]
 mod rfc;
-#[cfg(any(test, fuzzing))]
+#[cfg(test)]
 mod testing;
 
 pub use close::CloseCode;

@@ -9,8 +9,9 @@
 use std::borrow::Cow;
 
 use super::error::ProtocolError as E;
+use super::fuzz::{Transcript, read};
 use super::message::{Item, Role};
-use super::testing::{Transcript, client, read, read_every_way, server};
+use super::testing::{client, read_every_way, server};
 use super::{CloseCode, write_ping, write_pong, write_text};
 
 const MAX: usize = 1 << 17;

@@ -1,13 +1,7 @@
-//! What the tests and the fuzz target share: frames built by hand, right or wrong, and an assembler
-//! fed in pieces.
+//! What the tests share: frames built by hand, right or wrong, and streams read every way.
 
-use std::borrow::Cow;
-
-use super::error::ProtocolError;
-use super::message::{Assembler, Item, Role};
-
-/// Everything an assembler said about a stream: its items, and the error it ended with, if any.
-pub(super) type Transcript = Vec<Result<Item<'static>, ProtocolError>>;
+use super::fuzz::{Transcript, read};
+use super::message::Role;
 
 /// A masking key without a repeated byte.
 pub(super) const KEY: [u8; 4] = [0x37, 0xfa, 0x21, 0x3d];
@@ -36,32 +30,6 @@ fn start(first: u8, mask_bit: u8, len: usize) -> Vec<u8> {
     }
 }
 
-/// Feeds a new assembler piece by piece, as a connection's reads would.
-pub(super) fn read<'a>(
-    role: Role,
-    message_bytes_max: usize,
-    pieces: impl IntoIterator<Item = &'a [u8]>,
-) -> Transcript {
-    let mut assembler = Assembler::new(role, message_bytes_max);
-    let mut transcript = Transcript::new();
-    for piece in pieces {
-        let mut buffer = piece.to_vec();
-        let mut input = buffer.as_mut_slice();
-        loop {
-            let ended = matches!(transcript.last(), Some(Err(_) | Ok(Item::Close(_))));
-            match assembler.push(&mut input) {
-                Ok(None) => break,
-                said => {
-                    assert!(!ended, "{said:?} after the end");
-                    transcript.extend(said.map(|item| item.map(owned)).transpose());
-                }
-            }
-        }
-        assert!(input.is_empty(), "what yields nothing uses everything up");
-    }
-    transcript
-}
-
 /// Reads the stream whole, byte by byte and, unless it is long, cut in two at every place; all of
 /// them have to say the same.
 pub(super) fn read_every_way(role: Role, message_bytes_max: usize, stream: &[u8]) -> Transcript {
@@ -74,17 +42,4 @@ pub(super) fn read_every_way(role: Role, message_bytes_max: usize, stream: &[u8]
         }
     }
     whole
-}
-
-fn owned(item: Item<'_>) -> Item<'static> {
-    match item {
-        Item::Text(text) => Item::Text(Cow::Owned(text.into_owned())),
-        Item::Binary => Item::Binary,
-        Item::TooLarge => Item::TooLarge,
-        Item::Ping(payload) => Item::Ping(Cow::Owned(payload.into_owned())),
-        Item::Pong(payload) => Item::Pong(Cow::Owned(payload.into_owned())),
-        Item::Close(close) => {
-            Item::Close(close.map(|(code, reason)| (code, Cow::Owned(reason.into_owned()))))
-        }
-    }
 }

@@ -5,7 +5,8 @@
     reason = "an expectation is spelled like the transcript it meets"
 )]
 
-use super::super::testing::{client, read, read_every_way, server};
+use super::super::fuzz::read;
+use super::super::testing::{client, read_every_way, server};
 use super::*;
 
 const MIB: usize = 1 << 20;
