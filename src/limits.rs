@@ -68,6 +68,8 @@ pub const TOOL_RESULT_BYTES_MAX: usize = 7 << 20;
 pub const SSE_LINE_BYTES_MAX: usize = 1 << 20;
 /// A response head.
 pub const RESPONSE_HEAD_BYTES_MAX: usize = 64 * 1024;
+/// The line that says how long a chunk of a body is, with its extensions.
+pub const CHUNK_LINE_BYTES_MAX: usize = 4 * 1024;
 /// How much of an error body is read.
 pub const ERROR_BODY_BYTES_MAX: usize = 4 * 1024;
 

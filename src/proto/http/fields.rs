@@ -49,8 +49,17 @@ impl Lines {
         if self.bytes.len() == self.bytes_max { Err(TooLarge) } else { Ok(None) }
     }
 
+    /// The line that is not complete yet.
+    pub(in crate::proto) fn partial(&self) -> &[u8] {
+        &self.bytes[self.line..]
+    }
+
     pub(in crate::proto) fn bytes(&self) -> &[u8] {
         &self.bytes
+    }
+
+    pub(in crate::proto) fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes
     }
 
     pub(in crate::proto) fn into_bytes(self) -> Vec<u8> {
@@ -85,13 +94,18 @@ pub(in crate::proto) struct Fields {
 }
 
 impl Fields {
-    /// The values of all fields of this name, whatever its case, in their order. One that is not UTF-8
-    /// reads as U+FFFD: it is opaque to us and equal to nothing we look for.
+    /// The values of all fields of this name, whatever its case, in their order.
     pub(in crate::proto) fn all<'s>(&'s self, name: &str) -> impl Iterator<Item = &'s str> {
         self.places
             .iter()
             .filter(|(place, _)| self.bytes[place.clone()].eq_ignore_ascii_case(name.as_bytes()))
-            .map(|(_, place)| std::str::from_utf8(&self.bytes[place.clone()]).unwrap_or("\u{fffd}"))
+            .map(|(_, place)| self.text(place))
+    }
+
+    /// What stands at a place. What is not UTF-8 reads as U+FFFD: it is opaque to us and equal to
+    /// nothing we look for.
+    pub(in crate::proto) fn text(&self, place: &Range<usize>) -> &str {
+        std::str::from_utf8(&self.bytes[place.clone()]).unwrap_or("\u{fffd}")
     }
 
     /// What stands at a place that has been checked to be ASCII.
@@ -114,15 +128,15 @@ pub(in crate::proto) fn split_field(
     if value.iter().any(|byte| byte.is_ascii_control() && *byte != b'\t') {
         return Err("control character in a header value");
     }
+    // Of white space only spaces and tabs are left.
     let before = value.len() - value.trim_ascii_start().len();
     let start = colon + 1 + before;
-    Ok((0..colon, start..start + trim_ows(value).len()))
+    Ok((0..colon, start..start + value.trim_ascii().len()))
 }
 
 /// Removes the optional white space around a value: spaces and tabs (RFC 9110, section 5.6.3).
-pub(in crate::proto) fn trim_ows(value: &[u8]) -> &[u8] {
-    // What else is white space in ASCII cannot stand in a value.
-    value.trim_ascii()
+pub(in crate::proto) fn trim_ows(value: &str) -> &str {
+    value.trim_matches([' ', '\t'])
 }
 
 /// Whether these bytes are a token (RFC 9110, section 5.6.2).
@@ -135,5 +149,5 @@ pub(in crate::proto) fn is_token(bytes: &[u8]) -> bool {
 pub(in crate::proto) fn list_has<'a>(values: impl Iterator<Item = &'a str>, element: &str) -> bool {
     values
         .flat_map(|value| value.split(','))
-        .any(|listed| trim_ows(listed.as_bytes()).eq_ignore_ascii_case(element.as_bytes()))
+        .any(|listed| trim_ows(listed).eq_ignore_ascii_case(element))
 }

@@ -10,7 +10,7 @@ mod fields;
 mod head;
 mod response;
 
-pub(super) use fields::list_has;
+pub(super) use fields::{Fields, Lines, TooLarge, is_token, list_has, split_field, trim_ows};
 pub use head::{Head, HeadError, HeadParser, Version};
 pub use response::{
     Status, write_answer, write_chunk, write_chunked_head, write_last_chunk, write_response,

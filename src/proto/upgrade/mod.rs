@@ -15,7 +15,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use sha1::{Digest as _, Sha1};
 
-use super::http::{Head, Version, list_has};
+use super::http::{Head, Version, list_has, trim_ows};
 
 /// What proves to the client that its handshake was understood: the value of
 /// `Sec-WebSocket-Accept`.
@@ -95,7 +95,7 @@ pub fn bearer(head: &Head) -> Option<&str> {
     let mut credentials = head.headers("authorization");
     let (Some(credential), None) = (credentials.next(), credentials.next()) else { return None };
     let (scheme, token) = credential.split_once(' ')?;
-    let token = token.trim_matches([' ', '\t']);
+    let token = trim_ows(token);
     (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty()).then_some(token)
 }
 
