@@ -73,6 +73,25 @@ pub const CHUNK_LINE_BYTES_MAX: usize = 4 * 1024;
 /// How much of an error body is read.
 pub const ERROR_BODY_BYTES_MAX: usize = 4 * 1024;
 
+/// A whole answer that came as one JSON document instead of a stream.
+pub const WHOLE_ANSWER_BYTES_MAX: usize = 2 * STEP_BYTES_MAX;
+/// Text of one piece of an answer; a provider's longer ones are cut.
+pub const TEXT_PIECE_BYTES_MAX: usize = 64 * 1024;
+/// How much is quoted of arguments that are no JSON object.
+pub const ARGS_QUOTE_CHARS_MAX: usize = 200;
+/// How much of what a server said becomes part of a reason.
+pub const REASON_CHARS_MAX: usize = 1000;
+/// Members of tool calls kept for the provider that sent them, all its calls together.
+pub const KEPT_MEMBERS_BYTES_MAX: usize = 4 << 20;
+/// The wait before a second attempt; it doubles with each further one.
+pub const RETRY_FIRST_MS: u64 = 500;
+/// The longest wait that we choose ourselves, before jitter.
+pub const RETRY_LAST_MS: u64 = 60_000;
+/// The longest wait that a server may ask for.
+pub const RETRY_AFTER_MS_MAX: u64 = 60_000;
+/// How long the end of a stream may follow its finish reason; usage comes in between.
+pub const AFTER_FINISH_MS_MAX: u64 = 10_000;
+
 // What the reactor gives away (design/architecture).
 
 /// Bytes one source may move in one round of the reactor.
@@ -118,3 +137,5 @@ const _: () = assert!(TOOL_OUTPUT_BYTES_MAX * 6 <= TOOL_RESULT_BYTES_MAX);
 const _: () = assert!(TOOL_RESULT_BYTES_MAX + 6 * CALL_NAME_BYTES_MAX + 4096 <= EVENT_BYTES_MAX);
 const _: () =
     assert!(CLIENT_MESSAGE_BYTES_MAX * 6 + 12 * CALL_NAME_BYTES_MAX + 4096 <= EVENT_BYTES_MAX);
+// A piece of a provider's text, escaped at worst sixfold, is a small part of an event.
+const _: () = assert!(TEXT_PIECE_BYTES_MAX * 6 + 4096 <= EVENT_BYTES_MAX);

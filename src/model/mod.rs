@@ -1,1 +1,81 @@
-//! Placeholder of the first commit.
+//! Models: how one step's request becomes text and tool calls.
+//!
+//! A [`Call`] is one request with all its retries, a machine that is fed and polled like every
+//! other: it names the connection it wants and is handed the bytes that came, so sockets, clocks
+//! and threads stay with those who drive it. Providers inside the process (`echo`, `scripted`, an
+//! embedder's [`Model`]) are polled the same way and never ask for a connection.
+//!
+//! Nothing here knows a session, a log or a turn; a request is the history the agent layer made.
+//!
+//! Invariant: after its last action, [`Action::Finished`] or [`Action::Failed`], a call holds no
+//! connection and says nothing more.
+
+mod args;
+mod tally;
+mod refusal;
+mod echo;
+mod script;
+pub mod custom;
+mod call;
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::agent::Message;
+use crate::config::Script;
+
+pub use call::{Action, Call, Net, RequestBytes, Target};
+pub use custom::Model;
+
+/// What a step asks of its model.
+#[derive(Debug, Clone, Copy)]
+pub struct Request<'a> {
+    /// The system message; the request begins with it.
+    pub system: Option<&'a str>,
+    /// The history, oldest first, as `agent` projects it.
+    pub messages: &'a [Message],
+    /// The tools the model may call.
+    pub tools: &'a [ToolSpec],
+    /// The texts this step took in; they are the end of `messages` as well.
+    pub fresh: &'a [String],
+}
+
+/// A tool as a model is told of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ToolSpec {
+    /// What the model calls it.
+    pub name: String,
+    /// What it does, in words for the model.
+    pub description: String,
+    /// A JSON Schema, the text of a JSON object.
+    pub params: Box<str>,
+}
+
+/// Who answers. Cheap to clone; every clone shares what was learned about the provider.
+#[derive(Clone)]
+pub enum Provider {
+    /// Answers with the words it was given.
+    Echo,
+    /// Answers from a script.
+    Scripted(Arc<Script>),
+    /// An embedder's own code.
+    Custom(Arc<dyn Model>),
+}
+
+impl Provider {
+    /// Whether polling a call of this provider may block: it runs an embedder's code.
+    pub fn may_block(&self) -> bool {
+        matches!(self, Provider::Custom(_))
+    }
+}
+
+impl fmt::Debug for Provider {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Provider::Echo => f.write_str("Echo"),
+            Provider::Scripted(script) => f.debug_tuple("Scripted").field(script).finish(),
+            // An embedder's type may hold keys and need not be Debug.
+            Provider::Custom(_) => f.write_str("Custom"),
+        }
+    }
+}
