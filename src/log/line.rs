@@ -1,0 +1,227 @@
+//! One line of a segment: the wire envelope, sealed.
+//!
+//! A sealed line is a JSON object whose last two keys are `ack` and `crc`, of constant length; LF
+//! ends it and is not part of it. Three kinds of line stand in a segment (design/log-format): the
+//! header, events, and attest lines, which hold nothing but the seal. Nothing here knows where in a
+//! file a line stands or whether it belongs there.
+//!
+//! Invariant: a line that [`unseal`] accepts is, but for a collision of CRC-32C, what [`seal`] wrote.
+
+use super::crc::crc32c;
+use crate::limits::EVENT_BYTES_MAX;
+use crate::proto::ident::{EventId, SessionId};
+use crate::proto::time::Wall;
+
+/// Bytes of the seal: `,"ack":"............","crc":"........"}`. An attest line is as long, since
+/// its `{` stands in place of the comma.
+pub const SUFFIX_LEN: usize = 39;
+
+/// The length of what a client gets of a line: the envelope without the seal, and its closing brace.
+pub const fn wire_len(line_without_lf: &[u8]) -> usize {
+    line_without_lf.len() - SUFFIX_LEN + 1
+}
+
+/// Turns the JSON object that stands in `out` from `start` on into a sealed line, LF included.
+///
+/// `ack` is how many events of the session were on stable storage when the line was written, 0 if
+/// nobody waits for that.
+///
+/// # Panics
+///
+/// If what stands there is not an object, holds a byte below 0x20, or makes a line of more than
+/// [`EVENT_BYTES_MAX`] bytes; or if `ack` does not fit its 12 digits.
+pub fn seal(out: &mut Vec<u8>, start: usize, ack: u64) {
+    assert_eq!(out.pop(), Some(b'}'), "only an object can be sealed");
+    let smallest = out[start..].iter().fold(u8::MAX, |smallest, &byte| smallest.min(byte));
+    assert!(smallest >= 0x20, "a line of the log holds a control character");
+    assert!(ack < 1 << (4 * ACK_DIGITS), "no session has that many events");
+    if out.len() > start + 1 {
+        out.push(b',');
+    }
+    out.extend_from_slice(ACK_KEY);
+    push_hex(out, ack, ACK_DIGITS);
+    out.push(b'"');
+    let crc = crc32c(&out[start..]);
+    out.extend_from_slice(CRC_KEY);
+    push_hex(out, u64::from(crc), CRC_DIGITS);
+    out.extend_from_slice(b"\"}");
+    assert!(out.len() - start <= EVENT_BYTES_MAX, "a line is longer than any event may be");
+    out.push(b'\n');
+}
+
+/// Appends an attest line: it says that `ack` events are on stable storage, and nothing else.
+pub fn write_attest(out: &mut Vec<u8>, ack: u64) {
+    let start = out.len();
+    out.extend_from_slice(b"{}");
+    seal(out, start, ack);
+}
+
+/// A line whose seal holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sealed<'a> {
+    /// What was sealed, without its closing brace; empty in an attest line.
+    pub body: &'a [u8],
+    /// How many events of the session were on stable storage when the line was written.
+    pub ack: u64,
+    /// The digits of the line's own checksum.
+    pub crc: Crc,
+}
+
+/// A checksum as it stands in a line: 8 lower-case hex digits. It is compared as text, never as a
+/// number: a flipped case bit is damage too.
+pub type Crc = [u8; CRC_DIGITS];
+
+/// Checks the seal of a line, given without its LF.
+pub fn unseal(line: &[u8]) -> Option<Sealed<'_>> {
+    let (covered, end) = line.split_at_checked(line.len().checked_sub(CRC_PART_LEN)?)?;
+    let crc: Crc = end.strip_prefix(CRC_KEY)?.strip_suffix(b"\"}")?.try_into().ok()?;
+    if crc != crc_text(crc32c(covered)) {
+        return None;
+    }
+    let (body, end) = covered.split_at_checked(covered.len().checked_sub(ACK_PART_LEN)?)?;
+    let digits = end.strip_suffix(b"\"")?;
+    let digits = if body.is_empty() { digits.strip_prefix(b"{") } else { digits.strip_prefix(b",") };
+    let ack = parse_hex(digits?.strip_prefix(ACK_KEY)?)?;
+    Some(Sealed { body, ack, crc })
+}
+
+/// Whether the digits of a checksum end a line, LF included, as they must; nothing is computed.
+pub fn ends_with_crc(line_and_lf: &[u8], crc: &Crc) -> bool {
+    let end = line_and_lf.strip_suffix(b"\"}\n").and_then(|rest| rest.strip_suffix(crc));
+    end.is_some_and(|rest| rest.ends_with(CRC_KEY))
+}
+
+/// The fixed beginning of every event line of one session, which puts `seq` at a fixed position.
+#[derive(Clone, Debug)]
+pub struct Shape {
+    session: SessionId,
+}
+
+impl Shape {
+    /// The shape of the lines of `session`.
+    pub const fn new(session: SessionId) -> Self {
+        Self { session }
+    }
+
+    /// The session whose lines have this shape.
+    pub const fn session(&self) -> &SessionId {
+        &self.session
+    }
+
+    /// Bytes from the beginning of a line after which its `seq` is known, whatever its length.
+    pub fn prefix_len(&self) -> usize {
+        self.seq_at() + SEQ_DIGITS_MAX + 1
+    }
+
+    /// Where the digits of `seq` begin.
+    fn seq_at(&self) -> usize {
+        ID_KEY.len() + EventId::TEXT_LEN + SESSION_KEY.len() + self.session.as_str().len() + SEQ_KEY.len()
+    }
+
+    /// The seq of the event line that begins so, and the position behind its digits; nothing if it
+    /// is no event line of this session. Needs [`Shape::prefix_len`] bytes of a longer line.
+    pub fn seq(&self, line: &[u8]) -> Option<(u64, usize)> {
+        let rest = line.strip_prefix(ID_KEY)?;
+        let (id, rest) = rest.split_at_checked(EventId::TEXT_LEN)?;
+        EventId::parse(id)?;
+        let digits = rest
+            .strip_prefix(SESSION_KEY)?
+            .strip_prefix(self.session.as_str().as_bytes())?
+            .strip_prefix(SEQ_KEY)?;
+        let (mut seq, mut len) = (0_u64, 0);
+        while let Some(digit) = digits.get(len).filter(|digit| digit.is_ascii_digit()) {
+            seq = seq.checked_mul(10)?.checked_add(u64::from(digit - b'0'))?;
+            len += 1;
+        }
+        let canonical = len == 1 || (len > 1 && digits[0] != b'0');
+        (canonical && digits.get(len) == Some(&b',')).then(|| (seq, self.seq_at() + len))
+    }
+
+    /// The event that the body of a sealed line holds, if it is an event of this session.
+    pub fn event<'a>(&self, body: &'a [u8]) -> Option<Event<'a>> {
+        let (seq, behind) = self.seq(body)?;
+        let rest = body[behind..].strip_prefix(AT_KEY)?;
+        let (at, rest) = rest.split_at_checked(Wall::TEXT_LEN)?;
+        let rest = rest.strip_prefix(TYPE_KEY)?;
+        let end = rest.iter().position(|&byte| byte == b'"')?;
+        let kind = std::str::from_utf8(&rest[..end]).ok()?;
+        let payload = rest[end..].strip_prefix(PAYLOAD_KEY)?;
+        let id = EventId::parse(&body[ID_KEY.len()..ID_KEY.len() + EventId::TEXT_LEN])?;
+        Some(Event { id, seq, at, kind, payload })
+    }
+}
+
+/// What an event line says, read by position: the envelope has one key order and one spelling.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Event<'a> {
+    /// The event's id.
+    pub id: EventId,
+    /// Its number in the session.
+    pub seq: u64,
+    /// When it was written, as text ([`Wall::parse`]).
+    pub at: &'a [u8],
+    /// Its type.
+    pub kind: &'a str,
+    /// Its payload, a JSON document.
+    pub payload: &'a [u8],
+}
+
+/// Whether a line begins at a place where no well-formed line could hold these bytes: outside of
+/// strings a `{` follows only JSON's own marks and blanks, inside of strings no bare quote follows
+/// it. So a line that lost the LF before it is still found, and no payload can pretend to be one.
+pub fn begins_line(before: u8, bytes: &[u8]) -> bool {
+    !matches!(before, b' ' | b'\t' | b'\r' | b',' | b':' | b'[')
+        && [ID_KEY, ATTEST_START, HEADER_START].iter().any(|start| bytes.starts_with(start))
+}
+
+/// Where the first LF stands.
+///
+/// Whole blocks are asked at once, which compiles to vector compares; looking byte by byte would cost
+/// a replay more than the checksums do.
+pub fn find_lf(bytes: &[u8]) -> Option<usize> {
+    const BLOCK: usize = 32;
+    let holds_lf = |block: &[u8]| block.iter().fold(false, |found, &byte| found | (byte == b'\n'));
+    let before = bytes.chunks_exact(BLOCK).take_while(|block| !holds_lf(block)).count() * BLOCK;
+    bytes[before..].iter().position(|&byte| byte == b'\n').map(|at| before + at)
+}
+
+/// The digits of a checksum.
+fn crc_text(crc: u32) -> Crc {
+    let mut text = [0; CRC_DIGITS];
+    for (place, digit) in text.iter_mut().enumerate() {
+        *digit = HEX[(crc >> (28 - 4 * place) & 0xf) as usize];
+    }
+    text
+}
+
+fn push_hex(out: &mut Vec<u8>, value: u64, digits: usize) {
+    out.extend((0..digits).rev().map(|place| HEX[(value >> (4 * place) & 0xf) as usize]));
+}
+
+fn parse_hex(digits: &[u8]) -> Option<u64> {
+    digits.iter().try_fold(0, |value, &digit| {
+        let place = HEX.iter().position(|&known| known == digit)?;
+        Some(value << 4 | place as u64)
+    })
+}
+
+/// How a header line begins; what follows is read by [`super::header`].
+pub(super) const HEADER_START: &[u8] = b"{\"log\":";
+const ATTEST_START: &[u8] = b"{\"ack\":\"";
+const ID_KEY: &[u8] = b"{\"id\":\"";
+const SESSION_KEY: &[u8] = b"\",\"session_id\":\"";
+const SEQ_KEY: &[u8] = b"\",\"seq\":";
+const AT_KEY: &[u8] = b",\"at\":\"";
+const TYPE_KEY: &[u8] = b"\",\"type\":\"";
+const PAYLOAD_KEY: &[u8] = b"\",\"payload\":";
+const ACK_KEY: &[u8] = b"\"ack\":\"";
+const CRC_KEY: &[u8] = b",\"crc\":\"";
+const ACK_DIGITS: usize = 12;
+const CRC_DIGITS: usize = 8;
+const SEQ_DIGITS_MAX: usize = 20;
+/// `,"ack":"............"`
+const ACK_PART_LEN: usize = 1 + ACK_KEY.len() + ACK_DIGITS + 1;
+/// `,"crc":"........"}`
+const CRC_PART_LEN: usize = CRC_KEY.len() + CRC_DIGITS + 2;
+const HEX: &[u8; 16] = b"0123456789abcdef";
+const _: () = assert!(ACK_PART_LEN + CRC_PART_LEN == SUFFIX_LEN);

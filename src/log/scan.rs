@@ -1,0 +1,270 @@
+//! Reads a segment from its beginning: which lines hold, how far they follow one another, and what
+//! stands behind.
+//!
+//! A pure machine: bytes are pushed in pieces of any size, items come out, and [`Scan::finish`] sums
+//! up. It decides nothing ([`super::verdict`] does) and knows no file. Its memory is one line.
+//!
+//! Invariant: every byte pushed belongs to exactly one item, whose line and byte it reports.
+
+use super::header::Header;
+use super::line::{self, Crc, Event, Sealed, Shape};
+use super::place::{Fault, Place};
+use super::verdict::Beyond;
+use crate::limits::EVENT_BYTES_MAX;
+
+/// A scan in progress.
+pub struct Scan {
+    shape: Shape,
+    base: u64,
+    /// The beginning of a line whose end has not come.
+    carry: Vec<u8>,
+    /// Where `carry` begins in the file.
+    offset: u64,
+    /// The number of the line that begins there.
+    line: u64,
+    found: Found,
+}
+
+/// What a scan amounts to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// What the first line says, if it is a header of this segment.
+    pub header: Option<Header>,
+    /// The contiguous valid lines at the beginning.
+    pub prefix: Prefix,
+    /// A: the largest `ack` of any valid line, wherever it stands.
+    pub attested: u64,
+    /// What stands behind the prefix.
+    pub beyond: Beyond,
+    /// No valid line stands right behind another one that it does not follow.
+    pub sequence_holds: bool,
+    /// The first thing that is wrong.
+    pub bad: Option<Place>,
+    /// The last valid event line, wherever it stands.
+    pub last_event: Option<Mark>,
+    /// Bytes scanned.
+    pub bytes: u64,
+}
+
+/// The contiguous valid lines at the beginning of a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Prefix {
+    /// P: the seq that follows the last event; the base if there is none.
+    pub next: u64,
+    /// How many bytes they take.
+    pub bytes: u64,
+    /// How many lines they are.
+    pub lines: u64,
+    /// The last event among them.
+    pub last_event: Option<Mark>,
+    /// The checksum of the last line.
+    pub crc: Crc,
+    /// Where the lines begin that no line attests: those whose seq is `attested` or above.
+    pub unattested_from: u64,
+}
+
+/// An event line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mark {
+    /// Its seq.
+    pub seq: u64,
+    /// Where it ends, LF included.
+    pub end: u64,
+}
+
+/// One thing that a scan came across.
+#[derive(Debug)]
+pub enum Item<'a> {
+    /// The header of this segment.
+    Header(&'a Header),
+    /// A valid event line.
+    Event {
+        /// What it says.
+        event: Event<'a>,
+        /// The whole line, without its LF.
+        line: &'a [u8],
+        /// It belongs to the contiguous prefix.
+        contiguous: bool,
+    },
+    /// Something that is wrong. A line behind the first such place that is itself sound is none.
+    Bad(Place),
+}
+
+impl Scan {
+    /// A scan of the segment that begins with seq `base`.
+    pub fn new(shape: Shape, base: u64) -> Self {
+        let prefix = Prefix {
+            next: base,
+            bytes: 0,
+            lines: 0,
+            last_event: None,
+            crc: Crc::default(),
+            unattested_from: 0,
+        };
+        let found = Found {
+            header: None,
+            prefix,
+            attested: 0,
+            beyond: Beyond::Nothing,
+            sequence_holds: true,
+            bad: None,
+            last_event: None,
+            bytes: 0,
+        };
+        Self { shape, base, carry: Vec::new(), offset: 0, line: 1, found }
+    }
+
+    /// Takes in the bytes that follow.
+    pub fn push(&mut self, mut bytes: &[u8], seen: &mut impl FnMut(Item<'_>)) {
+        self.found.bytes += bytes.len() as u64;
+        while let Some(at) = line::find_lf(bytes) {
+            let (line, rest) = (&bytes[..at], &bytes[at + 1..]);
+            if self.carry.is_empty() {
+                self.line(line, seen);
+            } else {
+                let mut whole = std::mem::take(&mut self.carry);
+                whole.extend_from_slice(line);
+                self.line(&whole, seen);
+                whole.clear();
+                self.carry = whole;
+            }
+            bytes = rest;
+        }
+        self.carry.extend_from_slice(bytes);
+        if self.carry.len() > EVENT_BYTES_MAX {
+            self.drop_overlong(seen);
+        }
+    }
+
+    /// Sums up, once everything has been pushed.
+    pub fn finish(mut self, seen: &mut impl FnMut(Item<'_>)) -> Found {
+        if !self.carry.is_empty() {
+            self.bad(Fault::Unterminated, self.offset, seen);
+        }
+        self.found
+    }
+
+    /// Takes in a line, given without its LF, that begins at `self.offset`.
+    fn line(&mut self, line: &[u8], seen: &mut impl FnMut(Item<'_>)) {
+        let offset = self.offset;
+        let end = offset + line.len() as u64 + 1;
+        match line::unseal(line) {
+            Some(sealed) => self.sound(&sealed, line, offset, end, seen),
+            None => {
+                self.bad(if offset == 0 { Fault::NoHeader } else { Fault::Seal }, offset, seen);
+                self.spliced(line, offset, end, seen);
+            }
+        }
+        self.offset = end;
+        self.line += 1;
+    }
+
+    /// Takes in a line whose seal holds.
+    fn sound(
+        &mut self,
+        sealed: &Sealed<'_>,
+        line: &[u8],
+        offset: u64,
+        end: u64,
+        seen: &mut impl FnMut(Item<'_>),
+    ) {
+        let contiguous = self.found.bad.is_none();
+        if offset == 0 {
+            match Header::read(sealed, self.shape.session()).filter(|header| header.base == self.base) {
+                Some(header) => {
+                    self.found.attested = sealed.ack;
+                    self.extend_prefix(sealed, end);
+                    self.found.prefix.unattested_from = end;
+                    seen(Item::Header(&header));
+                    self.found.header = Some(header);
+                }
+                None => self.misplaced(Fault::NoHeader, offset, seen),
+            }
+            return;
+        }
+        let next = self.found.prefix.next;
+        if sealed.body.is_empty() {
+            if contiguous {
+                self.attest(sealed.ack, next, end);
+                self.extend_prefix(sealed, end);
+            } else {
+                self.found.attested = self.found.attested.max(sealed.ack);
+                self.found.beyond = Beyond::ValidLine;
+            }
+            return;
+        }
+        let Some(event) = self.shape.event(sealed.body) else {
+            self.misplaced(Fault::Foreign, offset, seen);
+            return;
+        };
+        let mark = Mark { seq: event.seq, end };
+        if contiguous && event.seq != next {
+            self.found.sequence_holds = false;
+            self.misplaced(Fault::Sequence { expected: next, found: event.seq }, offset, seen);
+            self.found.attested = self.found.attested.max(sealed.ack);
+        } else if contiguous {
+            self.attest(sealed.ack, next, offset);
+            self.extend_prefix(sealed, end);
+            self.found.prefix.next += 1;
+            self.found.prefix.last_event = Some(mark);
+        } else {
+            self.found.attested = self.found.attested.max(sealed.ack);
+            self.found.beyond = Beyond::ValidLine;
+        }
+        self.found.last_event = Some(mark);
+        seen(Item::Event { event, line, contiguous: self.found.bad.is_none() });
+    }
+
+    fn extend_prefix(&mut self, sealed: &Sealed<'_>, end: u64) {
+        let prefix = &mut self.found.prefix;
+        prefix.bytes = end;
+        prefix.lines += 1;
+        prefix.crc = sealed.crc;
+    }
+
+    /// A line of the prefix attests `ack` events; the event `next` begins, or will, at `begins`.
+    fn attest(&mut self, ack: u64, next: u64, begins: u64) {
+        if ack > self.found.attested {
+            self.found.attested = ack;
+            // Otherwise an earlier place stays: rewriting more than needed does no harm.
+            if ack == next {
+                self.found.prefix.unattested_from = begins;
+            }
+        }
+    }
+
+    /// A sound line that must not stand here.
+    fn misplaced(&mut self, fault: Fault, offset: u64, seen: &mut impl FnMut(Item<'_>)) {
+        self.bad(fault, offset, seen);
+        self.found.beyond = Beyond::ValidLine;
+    }
+
+    fn bad(&mut self, fault: Fault, byte: u64, seen: &mut impl FnMut(Item<'_>)) {
+        let place = Place { segment: self.base, line: self.line, byte, fault };
+        self.found.bad.get_or_insert_with(|| place.clone());
+        self.found.beyond = self.found.beyond.max(Beyond::Bytes);
+        seen(Item::Bad(place));
+    }
+
+    /// Looks in a broken line for a sound one that only lost the LF before it.
+    fn spliced(&mut self, broken: &[u8], offset: u64, end: u64, seen: &mut impl FnMut(Item<'_>)) {
+        for at in 1..broken.len() {
+            if broken[at] == b'{' && line::begins_line(broken[at - 1], &broken[at..]) {
+                if let Some(sealed) = line::unseal(&broken[at..]) {
+                    self.sound(&sealed, &broken[at..], offset + at as u64, end, seen);
+                }
+            }
+        }
+    }
+
+    /// What is longer than any line cannot become one; only its end might begin one.
+    fn drop_overlong(&mut self, seen: &mut impl FnMut(Item<'_>)) {
+        let carry = std::mem::take(&mut self.carry);
+        self.bad(Fault::Seal, self.offset, seen);
+        let begins = (1..carry.len())
+            .find(|&at| carry[at] == b'{' && line::begins_line(carry[at - 1], &carry[at..]));
+        let kept = begins.unwrap_or(carry.len());
+        self.offset += kept as u64;
+        self.carry.extend_from_slice(&carry[kept..]);
+    }
+}
