@@ -43,6 +43,9 @@ pub const BATCH_BYTES_MAX: usize = 256 * 1024;
 pub const INBOX_TEXTS_MAX: usize = 1024;
 /// Bytes of text that may wait in one session's inbox.
 pub const INBOX_BYTES_MAX: usize = 8 << 20;
+/// A history of so many bytes is looked for in at most this many times as many bytes of log: what
+/// lies between, chunks above all, is read over.
+pub const HISTORY_SCAN_FACTOR: usize = 16;
 
 // What a turn may grow to (clarifications, section 4).
 

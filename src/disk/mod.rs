@@ -1,1 +1,38 @@
-//! Placeholder of the first commit.
+//! Files: the only place that names `std::fs`.
+//!
+//! The durable log of every session lies behind [`Store`], which any thread may share: it opens
+//! sessions ([`Store::open_session`]), reads pieces of them ([`Store::read`]) and holds the lock on the
+//! data directory. Appending is the business of a [`SessionLog`], which has one owner at a time and
+//! moves with it. What the bytes mean is decided in [`crate::log`]; nothing here knows an agent, a
+//! connection or a thread.
+//!
+//! Every call to the operating system goes through [`Disk`] and [`DiskFile`].
+//!
+//! Invariants:
+//! - What [`SessionLog::append`] returned is in the log for good (with [`SyncMode::Always`]: across a
+//!   power cut), under the same seq and unchanged.
+//! - After a write or sync that failed for another reason than space, nothing is appended to any
+//!   session until the process is started anew ([`Store::latched`]).
+
+pub mod api;
+pub mod real;
+pub mod error;
+pub mod store;
+mod files;
+mod recover;
+mod append;
+mod mailbox;
+mod read;
+mod turns;
+
+pub use crate::config::SyncMode;
+pub use crate::log::inbox::InboxEntry;
+pub use api::{Disk, DiskFile, Open};
+pub use append::SessionLog;
+pub use error::{AppendError, OpenError, ReadError, StoreError};
+pub use read::{Cursor, Events, Piece};
+pub use recover::{Opened, TornReport};
+pub use store::{LogOptions, Stats, Store, Tip};
+
+#[cfg(test)]
+mod tests;

@@ -94,7 +94,8 @@ mod tests {
 
     #[test]
     fn every_length_and_offset_agrees_with_one_bit_at_a_time() {
-        let bytes: Vec<u8> = (0..200_u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+        let bytes: Vec<u8> =
+            (0..200_u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
         for from in 0..20 {
             for to in from..bytes.len() {
                 assert_eq!(crc32c(&bytes[from..to]), bit_by_bit(&bytes[from..to]), "{from}..{to}");

@@ -6,7 +6,7 @@
 
 use serde::Deserialize;
 
-use super::line::{self, Crc, HEADER_START, Sealed};
+use super::line::{self, Crc, Sealed};
 use super::state::State;
 use crate::proto::ident::SessionId;
 use crate::proto::json;
@@ -40,11 +40,20 @@ impl Header {
     /// Appends the header of a segment of `session` as a sealed line.
     pub fn write(&self, out: &mut Vec<u8>, session: &SessionId, ack: u64) {
         let start = out.len();
-        push(out, &format!("{{\"log\":{VERSION},\"session_id\":\"{session}\",\"base\":{}", self.base));
+        push(
+            out,
+            &format!("{{\"log\":{VERSION},\"session_id\":\"{session}\",\"base\":{}", self.base),
+        );
         match &self.prev {
             None => push(out, ",\"prev\":null"),
             Some(prev) => {
-                push(out, &format!(",\"prev\":{{\"last\":{},\"bytes\":{},\"crc\":\"", prev.last, prev.bytes));
+                push(
+                    out,
+                    &format!(
+                        ",\"prev\":{{\"last\":{},\"bytes\":{},\"crc\":\"",
+                        prev.last, prev.bytes
+                    ),
+                );
                 out.extend_from_slice(&prev.crc);
                 push(out, "\"}");
             }
@@ -80,7 +89,7 @@ impl Header {
 
     /// The header that a sealed line holds, if it is one of this format and of `session`.
     pub fn read(sealed: &Sealed<'_>, session: &SessionId) -> Option<Self> {
-        if !sealed.body.starts_with(HEADER_START) {
+        if !line::is_header(sealed.body) {
             return None;
         }
         let mut object = sealed.body.to_vec();
@@ -93,8 +102,11 @@ impl Header {
             }
         };
         let follows = prev.map_or(base == 0, |prev| prev.last.checked_add(1) == Some(base));
-        (log == VERSION && session_id == session.as_str() && follows)
-            .then_some(Self { base, prev, state })
+        (log == VERSION && session_id == session.as_str() && follows).then_some(Self {
+            base,
+            prev,
+            state,
+        })
     }
 }
 
@@ -138,7 +150,7 @@ mod tests {
         let mut out = Vec::new();
         header.write(&mut out, &session(), 0x401);
         let text = String::from_utf8(out).unwrap();
-        let (before_crc, crc) = text.split_at(text.len() - 12);
+        let (before_crc, crc) = text.split_at(text.len() - 11);
         assert_eq!(
             before_crc,
             "{\"log\":1,\"session_id\":\"s1\",\"base\":1025,\"prev\":{\"last\":1024,\"bytes\":4190112,\
@@ -173,13 +185,18 @@ mod tests {
 
     #[test]
     fn a_sealed_line_that_is_no_header_of_this_format_is_refused() {
-        let state = r#""state":{"policy":null,"steps":0,"turn":null,"compacted":null,"titled":null}"#;
+        let state =
+            r#""state":{"policy":null,"steps":0,"turn":null,"compacted":null,"titled":null}"#;
         let accepted = format!(r#"{{"log":1,"session_id":"s1","base":0,"prev":null,{state}}}"#);
         let table = [
             (accepted.clone(), true),
             (accepted.replace("\"log\":1", "\"log\":2"), false),
             (accepted.replace("\"base\":0", "\"base\":1"), false),
-            (accepted.replace("\"prev\":null", r#""prev":{"last":0,"bytes":1,"crc":"00000000"}"#), false),
+            (
+                accepted
+                    .replace("\"prev\":null", r#""prev":{"last":0,"bytes":1,"crc":"00000000"}"#),
+                false,
+            ),
             (accepted.replace("\"steps\":0", "\"steps\":-1"), false),
             (accepted.replace("\"steps\":0,", ""), false),
             (accepted.replace("\"prev\"", "\"more\":1,\"prev\""), false),

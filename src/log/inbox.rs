@@ -65,9 +65,11 @@ mod tests {
 
     #[test]
     fn an_entry_comes_back_as_it_was_written() {
-        for (wake, text, after) in
-            [(true, "hello", 1031), (false, "", 0), (true, "a\n\u{0}\"\\\u{2028}\u{10ffff}", u64::MAX)]
-        {
+        for (wake, text, after) in [
+            (true, "hello", 1031),
+            (false, "", 0),
+            (true, "a\n\u{0}\"\\\u{2028}\u{10ffff}", u64::MAX),
+        ] {
             let entry =
                 InboxEntry { id: EventId(7), at: Wall(1), wake, text: text.to_owned(), after };
             let mut out = Vec::new();

@@ -80,15 +80,21 @@ pub fn unseal(line: &[u8]) -> Option<Sealed<'_>> {
     }
     let (body, end) = covered.split_at_checked(covered.len().checked_sub(ACK_PART_LEN)?)?;
     let digits = end.strip_suffix(b"\"")?;
-    let digits = if body.is_empty() { digits.strip_prefix(b"{") } else { digits.strip_prefix(b",") };
+    let digits =
+        if body.is_empty() { digits.strip_prefix(b"{") } else { digits.strip_prefix(b",") };
     let ack = parse_hex(digits?.strip_prefix(ACK_KEY)?)?;
     Some(Sealed { body, ack, crc })
 }
 
-/// Whether the digits of a checksum end a line, LF included, as they must; nothing is computed.
-pub fn ends_with_crc(line_and_lf: &[u8], crc: &Crc) -> bool {
-    let end = line_and_lf.strip_suffix(b"\"}\n").and_then(|rest| rest.strip_suffix(crc));
-    end.is_some_and(|rest| rest.ends_with(CRC_KEY))
+/// The digits of the checksum that ends the last of these lines, LF included; nothing is computed.
+pub fn crc_of_last(lines: &[u8]) -> Option<Crc> {
+    let (before, crc) = lines.strip_suffix(b"\"}\n")?.split_last_chunk()?;
+    before.ends_with(CRC_KEY).then_some(*crc)
+}
+
+/// Whether the body of a sealed line is a header's, of whatever format version.
+pub fn is_header(body: &[u8]) -> bool {
+    body.starts_with(HEADER_START)
 }
 
 /// The fixed beginning of every event line of one session, which puts `seq` at a fixed position.
@@ -115,7 +121,11 @@ impl Shape {
 
     /// Where the digits of `seq` begin.
     fn seq_at(&self) -> usize {
-        ID_KEY.len() + EventId::TEXT_LEN + SESSION_KEY.len() + self.session.as_str().len() + SEQ_KEY.len()
+        ID_KEY.len()
+            + EventId::TEXT_LEN
+            + SESSION_KEY.len()
+            + self.session.as_str().len()
+            + SEQ_KEY.len()
     }
 
     /// The seq of the event line that begins so, and the position behind its digits; nothing if it
@@ -180,9 +190,19 @@ pub fn begins_line(before: u8, bytes: &[u8]) -> bool {
 /// a replay more than the checksums do.
 pub fn find_lf(bytes: &[u8]) -> Option<usize> {
     const BLOCK: usize = 32;
-    let holds_lf = |block: &[u8]| block.iter().fold(false, |found, &byte| found | (byte == b'\n'));
     let before = bytes.chunks_exact(BLOCK).take_while(|block| !holds_lf(block)).count() * BLOCK;
     bytes[before..].iter().position(|&byte| byte == b'\n').map(|at| before + at)
+}
+
+/// Where the last LF stands.
+pub fn find_last_lf(bytes: &[u8]) -> Option<usize> {
+    const BLOCK: usize = 32;
+    let behind = bytes.rchunks_exact(BLOCK).take_while(|block| !holds_lf(block)).count() * BLOCK;
+    bytes[..bytes.len() - behind].iter().rposition(|&byte| byte == b'\n')
+}
+
+fn holds_lf(block: &[u8]) -> bool {
+    block.iter().fold(0, |found, &byte| found | u8::from(byte == b'\n')) != 0
 }
 
 /// The digits of a checksum.
@@ -206,7 +226,7 @@ fn parse_hex(digits: &[u8]) -> Option<u64> {
 }
 
 /// How a header line begins; what follows is read by [`super::header`].
-pub(super) const HEADER_START: &[u8] = b"{\"log\":";
+const HEADER_START: &[u8] = b"{\"log\":";
 const ATTEST_START: &[u8] = b"{\"ack\":\"";
 const ID_KEY: &[u8] = b"{\"id\":\"";
 const SESSION_KEY: &[u8] = b"\",\"session_id\":\"";

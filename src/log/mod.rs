@@ -21,5 +21,5 @@ pub mod verdict;
 pub mod seek;
 pub mod inbox;
 
-pub use line::{SUFFIX_LEN, wire_len};
+pub use line::{SUFFIX_LEN, Shape, wire_len};
 pub use state::State;

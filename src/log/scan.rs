@@ -83,6 +83,8 @@ pub enum Item<'a> {
         event: Event<'a>,
         /// The whole line, without its LF.
         line: &'a [u8],
+        /// Where it begins in the file.
+        begins: u64,
         /// It belongs to the contiguous prefix.
         contiguous: bool,
     },
@@ -170,7 +172,9 @@ impl Scan {
     ) {
         let contiguous = self.found.bad.is_none();
         if offset == 0 {
-            match Header::read(sealed, self.shape.session()).filter(|header| header.base == self.base) {
+            match Header::read(sealed, self.shape.session())
+                .filter(|header| header.base == self.base)
+            {
                 Some(header) => {
                     self.found.attested = sealed.ack;
                     self.extend_prefix(sealed, end);
@@ -212,7 +216,7 @@ impl Scan {
             self.found.beyond = Beyond::ValidLine;
         }
         self.found.last_event = Some(mark);
-        seen(Item::Event { event, line, contiguous: self.found.bad.is_none() });
+        seen(Item::Event { event, line, begins: offset, contiguous: self.found.bad.is_none() });
     }
 
     fn extend_prefix(&mut self, sealed: &Sealed<'_>, end: u64) {
@@ -249,10 +253,11 @@ impl Scan {
     /// Looks in a broken line for a sound one that only lost the LF before it.
     fn spliced(&mut self, broken: &[u8], offset: u64, end: u64, seen: &mut impl FnMut(Item<'_>)) {
         for at in 1..broken.len() {
-            if broken[at] == b'{' && line::begins_line(broken[at - 1], &broken[at..]) {
-                if let Some(sealed) = line::unseal(&broken[at..]) {
-                    self.sound(&sealed, &broken[at..], offset + at as u64, end, seen);
-                }
+            if broken[at] == b'{'
+                && line::begins_line(broken[at - 1], &broken[at..])
+                && let Some(sealed) = line::unseal(&broken[at..])
+            {
+                self.sound(&sealed, &broken[at..], offset + at as u64, end, seen);
             }
         }
     }

@@ -60,14 +60,28 @@ mod tests {
         let events: [(&str, &str, State); 11] = [
             ("session/created", r#"{"parent_id":null}"#, State::default()),
             ("turn/start", r#"{"agent":"agent-a"}"#, State { turn: Some(1), ..State::default() }),
-            ("step/start", r#"{"n":1,"model":"a/b"}"#, State { turn: Some(1), steps: 1, ..State::default() }),
-            ("assistant/chunk", r#"{"text":"turn/end"}"#, State { turn: Some(1), steps: 1, ..State::default() }),
-            ("step/start", r#"{"n":2,"model":"a/b"}"#, State { turn: Some(1), steps: 2, ..State::default() }),
+            (
+                "step/start",
+                r#"{"n":1,"model":"a/b"}"#,
+                State { turn: Some(1), steps: 1, ..State::default() },
+            ),
+            (
+                "assistant/chunk",
+                r#"{"text":"turn/end"}"#,
+                State { turn: Some(1), steps: 1, ..State::default() },
+            ),
+            (
+                "step/start",
+                r#"{"n":2,"model":"a/b"}"#,
+                State { turn: Some(1), steps: 2, ..State::default() },
+            ),
             ("turn/end", r#"{"status":"completed"}"#, State { steps: 2, ..State::default() }),
             (
                 "policy/updated",
                 r#"{"patterns":["a*","\u00e4"]}"#,
-                State { steps: 2, policy: Some(vec!["a*".into(), "ä".into()]), ..State::default() },
+                State {
+                    steps: 2, policy: Some(vec!["a*".into(), "ä".into()]), ..State::default()
+                },
             ),
             (
                 "policy/updated",

@@ -12,8 +12,8 @@ use super::scan::Found;
 pub struct Finding {
     /// Where the segment stands among its session's.
     pub position: Position,
-    /// The segment follows its predecessor, and each valid line the one right before it.
-    pub chain_holds: bool,
+    /// Whether it follows its predecessor, and each valid line the one right before it.
+    pub chain: Chain,
     /// The first line is a header of this segment.
     pub header: bool,
     /// P >= A: the valid prefix reaches as far as anything in the file attests.
@@ -31,6 +31,15 @@ pub enum Position {
     Last,
     /// A segment follows: this one was synced before that one was made.
     Finished,
+}
+
+/// Whether everything that stands right behind something also follows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Chain {
+    /// It does.
+    Holds,
+    /// A gap or duplicate of seq between two valid lines, or another predecessor than the header's.
+    Broken,
 }
 
 /// What stands behind the contiguous valid prefix of a segment, the worst of it.
@@ -62,7 +71,7 @@ impl Finding {
     pub fn new(found: &Found, position: Position, follows: bool) -> Self {
         Self {
             position,
-            chain_holds: follows && found.sequence_holds,
+            chain: if follows && found.sequence_holds { Chain::Holds } else { Chain::Broken },
             header: found.header.is_some(),
             covers_attested: found.prefix.next >= found.attested,
             attests: found.attested > 0,
@@ -71,7 +80,7 @@ impl Finding {
     }
 
     /// The verdict of the one row that speaks for this finding.
-    pub fn verdict(&self) -> Verdict {
+    pub fn verdict(self) -> Verdict {
         let row = TABLE.iter().find(|row| row.speaks_for(self));
         row.expect("the table has a row for every finding").verdict
     }
@@ -91,7 +100,7 @@ pub fn place_of_damage(found: &Found, segment: u64) -> Place {
 /// One line of the table. An empty list of values speaks for all of them.
 struct Row {
     position: &'static [Position],
-    chain_holds: &'static [bool],
+    chain: &'static [Chain],
     header: &'static [bool],
     covers_attested: &'static [bool],
     attests: &'static [bool],
@@ -100,12 +109,12 @@ struct Row {
 }
 
 impl Row {
-    fn speaks_for(&self, finding: &Finding) -> bool {
+    fn speaks_for(&self, finding: Finding) -> bool {
         fn admits<T: PartialEq>(values: &[T], value: &T) -> bool {
             values.is_empty() || values.contains(value)
         }
         admits(self.position, &finding.position)
-            && admits(self.chain_holds, &finding.chain_holds)
+            && admits(self.chain, &finding.chain)
             && admits(self.header, &finding.header)
             && admits(self.covers_attested, &finding.covers_attested)
             && admits(self.attests, &finding.attests)
@@ -116,18 +125,18 @@ impl Row {
 /// A read error is no finding: it never comes here and never leads to a verdict.
 const TABLE: &[Row] = &[
     // A gap or duplicate of seq, or the wrong predecessor.
-    Row { chain_holds: &[false], verdict: Verdict::Damaged, ..ANY },
+    Row { chain: &[Chain::Broken], verdict: Verdict::Damaged, ..ANY },
     // A segment that is not the last was synced as a whole: it is sound or it is damaged.
     Row {
         position: &[Position::Finished],
-        chain_holds: &[true],
+        chain: &[Chain::Holds],
         header: &[false],
         verdict: Verdict::Damaged,
         ..ANY
     },
     Row {
         position: &[Position::Finished],
-        chain_holds: &[true],
+        chain: &[Chain::Holds],
         header: &[true],
         covers_attested: &[false],
         verdict: Verdict::Damaged,
@@ -135,7 +144,7 @@ const TABLE: &[Row] = &[
     },
     Row {
         position: &[Position::Finished],
-        chain_holds: &[true],
+        chain: &[Chain::Holds],
         header: &[true],
         covers_attested: &[true],
         beyond: &[Beyond::Bytes, Beyond::ValidLine],
@@ -144,7 +153,7 @@ const TABLE: &[Row] = &[
     },
     Row {
         position: &[Position::Finished],
-        chain_holds: &[true],
+        chain: &[Chain::Holds],
         header: &[true],
         covers_attested: &[true],
         beyond: &[Beyond::Nothing],
@@ -154,7 +163,7 @@ const TABLE: &[Row] = &[
     // The last segment, without a header: it was being made, or its header rotted.
     Row {
         position: &[Position::Last],
-        chain_holds: &[true],
+        chain: &[Chain::Holds],
         header: &[false],
         beyond: &[Beyond::Nothing, Beyond::Bytes],
         verdict: Verdict::Stillborn,
@@ -162,7 +171,7 @@ const TABLE: &[Row] = &[
     },
     Row {
         position: &[Position::Last],
-        chain_holds: &[true],
+        chain: &[Chain::Holds],
         header: &[false],
         beyond: &[Beyond::ValidLine],
         verdict: Verdict::Damaged,
@@ -171,7 +180,7 @@ const TABLE: &[Row] = &[
     // The last segment, with its header, short of what was synced.
     Row {
         position: &[Position::Last],
-        chain_holds: &[true],
+        chain: &[Chain::Holds],
         header: &[true],
         covers_attested: &[false],
         verdict: Verdict::Damaged,
@@ -180,7 +189,7 @@ const TABLE: &[Row] = &[
     // The last segment with everything that was synced; behind it at most one unsynced batch.
     Row {
         position: &[Position::Last],
-        chain_holds: &[true],
+        chain: &[Chain::Holds],
         header: &[true],
         covers_attested: &[true],
         beyond: &[Beyond::Nothing],
@@ -189,7 +198,7 @@ const TABLE: &[Row] = &[
     },
     Row {
         position: &[Position::Last],
-        chain_holds: &[true],
+        chain: &[Chain::Holds],
         header: &[true],
         covers_attested: &[true],
         beyond: &[Beyond::Bytes],
@@ -200,7 +209,7 @@ const TABLE: &[Row] = &[
     // attests, it may as well stand behind a hole in what was meant to stay.
     Row {
         position: &[Position::Last],
-        chain_holds: &[true],
+        chain: &[Chain::Holds],
         header: &[true],
         covers_attested: &[true],
         attests: &[true],
@@ -209,7 +218,7 @@ const TABLE: &[Row] = &[
     },
     Row {
         position: &[Position::Last],
-        chain_holds: &[true],
+        chain: &[Chain::Holds],
         header: &[true],
         covers_attested: &[true],
         attests: &[false],
@@ -220,7 +229,7 @@ const TABLE: &[Row] = &[
 
 const ANY: Row = Row {
     position: &[],
-    chain_holds: &[],
+    chain: &[],
     header: &[],
     covers_attested: &[],
     attests: &[],
@@ -239,7 +248,7 @@ mod tests {
                 for beyond in [Beyond::Nothing, Beyond::Bytes, Beyond::ValidLine] {
                     findings.push(Finding {
                         position,
-                        chain_holds: bits & 1 != 0,
+                        chain: if bits & 1 == 0 { Chain::Holds } else { Chain::Broken },
                         header: bits & 2 != 0,
                         covers_attested: bits & 4 != 0,
                         attests: bits & 8 != 0,
@@ -256,7 +265,7 @@ mod tests {
         let findings = every_finding();
         assert_eq!(findings.len(), 96);
         for finding in findings {
-            let rows = TABLE.iter().filter(|row| row.speaks_for(&finding)).count();
+            let rows = TABLE.iter().filter(|row| row.speaks_for(finding)).count();
             assert_eq!(rows, 1, "{finding:?}");
         }
     }
@@ -264,13 +273,16 @@ mod tests {
     #[test]
     fn every_row_speaks_for_some_finding() {
         for (index, row) in TABLE.iter().enumerate() {
-            assert!(every_finding().iter().any(|finding| row.speaks_for(finding)), "row {index}");
+            assert!(
+                every_finding().into_iter().any(|finding| row.speaks_for(finding)),
+                "row {index}"
+            );
         }
     }
 
     /// The table of the log page once more, as nested questions.
-    fn as_the_page_says(finding: &Finding) -> Verdict {
-        if !finding.chain_holds {
+    fn as_the_page_says(finding: Finding) -> Verdict {
+        if finding.chain == Chain::Broken {
             return Verdict::Damaged;
         }
         if finding.position == Position::Finished {
@@ -294,7 +306,7 @@ mod tests {
     #[test]
     fn the_table_says_what_the_page_says() {
         for finding in every_finding() {
-            assert_eq!(finding.verdict(), as_the_page_says(&finding), "{finding:?}");
+            assert_eq!(finding.verdict(), as_the_page_says(finding), "{finding:?}");
         }
     }
 }

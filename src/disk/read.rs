@@ -1,0 +1,314 @@
+//! Reading a log in bounded pieces, every line checked.
+//!
+//! A reader is given a tip and never looks beyond it, so it needs no lock and no agreement with the
+//! appender. It goes from one segment to the next by name: the next one's name is the next seq.
+
+use std::io;
+
+use super::api::{DiskFile, Open};
+use super::error::ReadError;
+use super::files::{Files, read_full_at, scan_file};
+use super::store::Tip;
+use crate::limits::{PIECE_BYTES_MAX, PIECE_EVENTS_MAX};
+use crate::log::line::{self, Event, SUFFIX_LEN, Shape};
+use crate::log::place::{Fault, Place};
+use crate::log::scan::Item;
+use crate::log::seek;
+use crate::proto::ident::SessionId;
+
+/// Whole lines of a log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// The lines, each with its seal and its LF; events only.
+    pub lines: Vec<u8>,
+    /// The seq of the first.
+    pub first: u64,
+    /// How many they are.
+    pub count: u32,
+    /// Where the next piece begins.
+    pub next: Cursor,
+}
+
+/// Where an event stands, or will stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cursor {
+    /// Its seq.
+    pub seq: u64,
+    /// The segment to look in; it may stand at the beginning of the one after.
+    pub base: u64,
+    /// Where in it, in bytes.
+    pub offset: u64,
+}
+
+impl Piece {
+    /// What the lines say.
+    pub fn events<'a>(&'a self, shape: &'a Shape) -> impl Iterator<Item = Event<'a>> {
+        lines(&self.lines).filter_map(|line| shape.event(&line[..line.len() - SUFFIX_LEN]))
+    }
+}
+
+/// The lines of a piece, without their LF.
+pub(super) fn lines(mut piece: &[u8]) -> impl Iterator<Item = &[u8]> {
+    std::iter::from_fn(move || {
+        let (line, rest) = piece.split_at(line::find_lf(piece)?);
+        piece = &rest[1..];
+        Some(line)
+    })
+}
+
+/// The pieces of a log from some event to the tip.
+pub struct Events<'a> {
+    files: Files<'a>,
+    session: SessionId,
+    from: u64,
+    cursor: Option<Cursor>,
+    tip: Tip,
+}
+
+impl<'a> Events<'a> {
+    pub(super) fn new(files: Files<'a>, session: SessionId, from: u64, tip: Tip) -> Self {
+        Self { files, session, from, cursor: None, tip }
+    }
+
+    /// The next piece, nothing at the tip.
+    pub fn next_piece(&mut self) -> Result<Option<Piece>, ReadError> {
+        let Self { files, session, from, cursor, tip } = self;
+        if *from > tip.seq {
+            return Ok(None);
+        }
+        let piece = files.read(session, *from, *cursor, *tip, PIECE_EVENTS_MAX, PIECE_BYTES_MAX)?;
+        *from = piece.next.seq;
+        *cursor = Some(piece.next);
+        Ok(Some(piece))
+    }
+}
+
+/// A segment that is being read.
+struct Segment {
+    base: u64,
+    file: Box<dyn DiskFile>,
+    /// Nothing is read from here on.
+    limit: u64,
+}
+
+impl Files<'_> {
+    pub(super) fn read(
+        &self,
+        session: &SessionId,
+        from: u64,
+        cursor: Option<Cursor>,
+        tip: Tip,
+        events_max: u32,
+        bytes_max: usize,
+    ) -> Result<Piece, ReadError> {
+        let mut piece = Piece {
+            lines: Vec::new(),
+            first: from,
+            count: 0,
+            next: Cursor { seq: from, base: tip.base, offset: tip.bytes },
+        };
+        if from > tip.seq {
+            return Ok(piece);
+        }
+        let shape = Shape::new(session.clone());
+        let known = cursor.filter(|cursor| cursor.seq == from);
+        let (mut segment, offset) = match known {
+            Some(cursor) => (self.open_segment(session, cursor.base, tip)?, cursor.offset),
+            None => self.find(&shape, from, tip)?,
+        };
+        piece.next = Cursor { seq: from, base: segment.base, offset };
+        loop {
+            let fill =
+                |piece: &mut Piece| piece.fill(&segment, &shape, tip.seq, events_max, bytes_max);
+            let mut ended = fill(&mut piece)?;
+            if ended == Ended::Bad && piece.count == 0 {
+                // The place was wrong, or the line is: only a scan can tell.
+                piece.next.offset = segment.scan_for(&shape, piece.next.seq)?;
+                ended = fill(&mut piece)?;
+            }
+            if ended == Ended::Full || (piece.count > 0 && piece.lines.len() >= bytes_max) {
+                return Ok(piece);
+            }
+            if ended == Ended::Bad {
+                let error = io::Error::other("the log changes while it is read");
+                return piece.or(ReadError::Io(error));
+            }
+            let next = piece.next.seq;
+            if segment.base == tip.base || segment.base == next {
+                return match segment.scan_for(&shape, next) {
+                    Err(error) => piece.or(error),
+                    Ok(_) => piece.or(ReadError::Io(io::Error::other("the log is still growing"))),
+                };
+            }
+            segment = match self.open_segment(session, next, tip) {
+                Ok(segment) => segment,
+                Err(error) => return piece.or(error),
+            };
+            piece.next = Cursor { seq: next, base: next, offset: 0 };
+        }
+    }
+
+    /// Opens a segment that has to be there if the session is.
+    fn open_segment(&self, session: &SessionId, base: u64, tip: Tip) -> Result<Segment, ReadError> {
+        let file = self.disk.open(&self.segment(session, base), Open::Read).map_err(|error| {
+            if error.kind() != io::ErrorKind::NotFound {
+                return ReadError::Io(error);
+            }
+            let fault = Fault::NoSegment { base };
+            ReadError::Damaged(Place { segment: base, line: 1, byte: 0, fault })
+        })?;
+        let len = file.size()?;
+        let limit = if base == tip.base { tip.bytes.min(len) } else { len };
+        Ok(Segment { base, file, limit })
+    }
+
+    /// The segment that holds an event, and where in it.
+    fn find(&self, shape: &Shape, from: u64, tip: Tip) -> Result<(Segment, u64), ReadError> {
+        let session = shape.session();
+        let base = if from >= tip.base {
+            tip.base
+        } else {
+            let bases = self.listing(session)?.bases;
+            let Some(&base) = bases.iter().rev().find(|&&base| base <= from) else {
+                let fault = Fault::NoSegment { base: from };
+                return Err(ReadError::Damaged(Place { segment: from, line: 1, byte: 0, fault }));
+            };
+            base
+        };
+        let segment = self.open_segment(session, base, tip)?;
+        if from == base {
+            return Ok((segment, 0));
+        }
+        let read = |offset, bytes: &mut [u8]| read_full_at(&*segment.file, bytes, offset);
+        let offset = seek::seek(shape, from, segment.limit, read)?.unwrap_or(0);
+        Ok((segment, offset))
+    }
+}
+
+impl Segment {
+    /// Where a sound line with this seq stands in a segment that does not hold what it should.
+    fn scan_for(&self, shape: &Shape, want: u64) -> Result<u64, ReadError> {
+        // The first bad place between the event before and the one behind is where it ought to be.
+        let (mut found, mut bad, mut behind) = (None, None, false);
+        let summary = scan_file(
+            &*self.file,
+            self.limit,
+            shape.session(),
+            self.base,
+            &mut |item| match item {
+                Item::Event { event, begins, .. } => {
+                    if event.seq == want {
+                        found.get_or_insert(begins);
+                    } else if event.seq < want {
+                        bad = None;
+                    } else {
+                        behind = true;
+                    }
+                }
+                Item::Bad(place) if !behind => {
+                    bad.get_or_insert(place);
+                }
+                Item::Bad(_) | Item::Header(_) => {}
+            },
+        )?;
+        found.ok_or_else(|| {
+            ReadError::Damaged(bad.unwrap_or(Place {
+                segment: self.base,
+                line: summary.prefix.lines + 1,
+                byte: summary.prefix.bytes,
+                fault: Fault::Missing { attested: want + 1, found: summary.prefix.next },
+            }))
+        })
+    }
+}
+
+/// Why a piece was not filled further.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ended {
+    /// It is full, or at the tip.
+    Full,
+    /// The segment has no further line.
+    Segment,
+    /// What stands there is not the line that has to.
+    Bad,
+}
+
+impl Piece {
+    /// A piece that holds something is served; the error comes again with the next one.
+    fn or(self, error: ReadError) -> Result<Self, ReadError> {
+        if self.count > 0 { Ok(self) } else { Err(error) }
+    }
+
+    /// Appends lines from `self.next` on.
+    fn fill(
+        &mut self,
+        segment: &Segment,
+        shape: &Shape,
+        last: u64,
+        events_max: u32,
+        bytes_max: usize,
+    ) -> io::Result<Ended> {
+        // Behind `kept` stands what was read and not looked at.
+        let mut kept = self.lines.len();
+        let mut ended = Ended::Full;
+        let mut step = BLOCK_BYTES_MIN.max(bytes_max.saturating_sub(kept));
+        while self.count < events_max && self.next.seq <= last {
+            let fresh = &self.lines[kept..];
+            if let Some(lf) = line::find_lf(fresh) {
+                let line = &fresh[..lf];
+                let Some(sealed) = line::unseal(line) else {
+                    ended = Ended::Bad;
+                    break;
+                };
+                let is_event = match shape.seq(sealed.body) {
+                    Some((seq, _)) if seq == self.next.seq => true,
+                    None if is_passed_over(sealed.body) => false,
+                    _ => {
+                        ended = Ended::Bad;
+                        break;
+                    }
+                };
+                if is_event {
+                    if self.count > 0 && kept + lf + 1 > bytes_max {
+                        break;
+                    }
+                    kept += lf + 1;
+                    self.count += 1;
+                    self.next.seq += 1;
+                } else {
+                    self.lines.drain(kept..=kept + lf);
+                }
+                self.next.offset += lf as u64 + 1;
+                continue;
+            }
+            let read = self.next.offset + fresh.len() as u64;
+            if read >= segment.limit {
+                ended = if fresh.is_empty() { Ended::Segment } else { Ended::Bad };
+                break;
+            }
+            if self.count > 0 && self.lines.len() >= bytes_max {
+                break;
+            }
+            let old = self.lines.len();
+            let room = (segment.limit - read).min(step as u64) as usize;
+            self.lines.resize(old + room, 0);
+            let got = read_full_at(&*segment.file, &mut self.lines[old..], read)?;
+            self.lines.truncate(old + got);
+            if got == 0 {
+                ended = Ended::Bad;
+                break;
+            }
+            step *= 2;
+        }
+        self.lines.truncate(kept);
+        Ok(ended)
+    }
+}
+
+/// Headers and attest lines are no events.
+fn is_passed_over(body: &[u8]) -> bool {
+    body.is_empty() || line::is_header(body)
+}
+
+/// The least that is read at once.
+const BLOCK_BYTES_MIN: usize = 4 * 1024;

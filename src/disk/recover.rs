@@ -1,0 +1,375 @@
+//! Opening a session for appending (design/log-format, "Opening a session for append").
+//!
+//! First everything is read and judged, then, if the verdict allows, put right; a session that is
+//! damaged is not touched. What has to be put right and finds no space is left for the next append,
+//! so that a full disk can be read from.
+
+use std::fmt;
+use std::io;
+use std::path::Path;
+
+use super::api::{DiskFile, Open};
+use super::append::{End, SessionLog, begin_segment};
+use super::error::{OpenError, ReadError, Stop};
+use super::files::{for_each_block, read_full_at, scan_file, segment_name, write_all_at};
+use super::mailbox::Mailbox;
+use super::store::{Store, Tip};
+use crate::log::header::{Header, Prev};
+use crate::log::inbox::InboxEntry;
+use crate::log::line::{self, Shape};
+use crate::log::place::{Fault, Place};
+use crate::log::scan::{Found, Item};
+use crate::log::state::State;
+use crate::log::verdict::{Finding, Position, Verdict, place_of_damage};
+use crate::proto::event::NewEvent;
+use crate::proto::ident::{EventId, SessionId};
+use crate::proto::payload::Body;
+use crate::proto::time::Wall;
+
+/// A session that can be appended to.
+#[derive(Debug)]
+pub struct Opened {
+    /// Its appender.
+    pub log: SessionLog,
+    /// What its events add up to.
+    pub state: State,
+    /// Accepted texts that are not in the log yet, in order of acceptance.
+    pub inbox: Vec<InboxEntry>,
+    /// What was cut off its end.
+    pub torn: Option<TornReport>,
+}
+
+/// A torn end that was found when a session was opened. Nothing of it had ever been published.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TornReport {
+    /// The segment it stood in.
+    pub segment: u64,
+    /// Where it began.
+    pub byte: u64,
+    /// How long it was.
+    pub bytes: u64,
+}
+
+impl fmt::Display for TornReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { segment, byte, bytes } = self;
+        write!(f, "{bytes} bytes at {byte} in {}", segment_name(*segment))
+    }
+}
+
+impl Store {
+    /// Opens a session for appending, healing what an unclean death left.
+    ///
+    /// With `create`, a session that does not exist is made, with `session/created` as its event 0;
+    /// id and time are those of that event.
+    pub fn open_session(
+        &self,
+        session: &SessionId,
+        create: Option<(EventId, Wall)>,
+    ) -> Result<Opened, OpenError> {
+        self.check()?;
+        let mut listing = self.files().listing(session)?;
+        let judged = self.judge(session, &listing.bases)?;
+        let mut log = match judged {
+            Some(judged) => {
+                if judged.stillborn {
+                    self.bury(session, listing.bases.pop().expect("it was judged"))?;
+                }
+                judged.into_log(session)
+            }
+            None => {
+                if create.is_none() {
+                    return Err(OpenError::Missing);
+                }
+                if let Some(stillborn) = listing.bases.pop() {
+                    self.bury(session, stillborn)?;
+                }
+                self.begin(session)?
+            }
+        };
+        let torn = log.heal.as_ref().and_then(|heal| heal.torn(log.end.base));
+        match log.ready(self) {
+            Ok(()) | Err(Stop::NoSpace) => {}
+            Err(stop) => return Err(stop.into()),
+        }
+        if log.end.next == 0 {
+            let Some((id, at)) = create else { return Err(OpenError::Missing) };
+            let created = NewEvent { id, body: Body::SessionCreated };
+            log.append(self, &[created], at).map_err(|error| match error {
+                super::AppendError::NoSpace { .. } => Stop::NoSpace,
+                super::AppendError::Unopened { error, .. } => Stop::Unopened(error),
+                super::AppendError::Latched(error) => Stop::Latched(error),
+            })?;
+        }
+        let inbox = if listing.inbox { self.open_inbox(&mut log)? } else { Vec::new() };
+        Ok(Opened { state: log.state.clone(), log, inbox, torn })
+    }
+
+    /// Makes a session that holds no event yet.
+    fn begin(&self, session: &SessionId) -> Result<SessionLog, Stop> {
+        let dir = self.files().dir(session);
+        self.disk().create_dir(&dir).map_err(|error| self.failed("making", &dir, &error))?;
+        self.sync_dir(dir.parent().expect("sessions lie in their directory"))?;
+        let header = Header { base: 0, prev: None, state: State::default() };
+        let (file, end) = begin_segment(self, session, &header, 0)?;
+        Ok(SessionLog {
+            shape: Shape::new(session.clone()),
+            tip: Tip { seq: 0, base: 0, bytes: end.bytes },
+            state: State::default(),
+            end,
+            heal: None,
+            mailbox: Mailbox::default(),
+            file: Some(file),
+        })
+    }
+
+    /// Judges the last segment, and the one before it if the last never held anything. Nothing if
+    /// there is no segment that ever held anything.
+    fn judge(&self, session: &SessionId, bases: &[u64]) -> Result<Option<Judged>, OpenError> {
+        let Some((&last, before)) = bases.split_last() else { return Ok(None) };
+        let judged = self.judge_one(session, last, before.last().copied(), Position::Last)?;
+        if judged.verdict != Verdict::Stillborn {
+            return judged.unless_damaged().map(Some);
+        }
+        match before.split_last() {
+            None if last == 0 => Ok(None),
+            None => Err(judged.damaged(Fault::NoHeader)),
+            Some((&base, before)) => {
+                let before = before.last().copied();
+                let mut judged = self.judge_one(session, base, before, Position::Finished)?;
+                judged.stillborn = true;
+                judged.unless_damaged().map(Some)
+            }
+        }
+    }
+
+    fn judge_one(
+        &self,
+        session: &SessionId,
+        base: u64,
+        before: Option<u64>,
+        position: Position,
+    ) -> Result<Judged, OpenError> {
+        let path = self.files().segment(session, base);
+        let file = self.open_file(&path, Open::Write)?;
+        // What is read from here on is on stable storage, or nothing is read.
+        self.sync_all(&*file, &path)?;
+        let len = file.size()?;
+        let mut state = State::default();
+        let found = scan_file(&*file, len, session, base, &mut |item| match item {
+            Item::Header(header) => state = header.state.clone(),
+            Item::Event { event, contiguous: true, .. } => {
+                state.apply(event.seq, event.kind, event.payload);
+            }
+            Item::Event { .. } | Item::Bad(_) => {}
+        })?;
+        let follows = match &found.header {
+            Some(header) => self.follows(session, header, before)?,
+            None => true,
+        };
+        let verdict = Finding::new(&found, position, follows).verdict();
+        Ok(Judged { base, before, file, found, follows, state, verdict, stillborn: false })
+    }
+
+    /// Whether the segment before is the one that a header describes. It may be gone with all that
+    /// was before it: old segments are removed from the front.
+    fn follows(
+        &self,
+        session: &SessionId,
+        header: &Header,
+        before: Option<u64>,
+    ) -> io::Result<bool> {
+        let (Some(Prev { bytes, crc, .. }), Some(before)) = (header.prev, before) else {
+            return Ok(before.is_none());
+        };
+        let file = self.disk().open(&self.files().segment(session, before), Open::Read)?;
+        let mut end = [0; 32];
+        let from = bytes.saturating_sub(end.len() as u64);
+        let got = read_full_at(&*file, &mut end, from)?;
+        Ok(file.size()? == bytes && line::crc_of_last(&end[..got]) == Some(crc))
+    }
+
+    /// Removes a segment that never held anything. If it holds bytes at all, they are kept.
+    fn bury(&self, session: &SessionId, base: u64) -> Result<(), Stop> {
+        let path = self.files().segment(session, base);
+        let file = self.open_file(&path, Open::Write)?;
+        let len = file.size().map_err(Stop::Unopened)?;
+        if len > 0 {
+            set_aside(self, &path, &*file, 0, len)?;
+        }
+        self.remove_file(&path)
+    }
+
+    /// The texts that wait, which are those whose ids the log does not hold.
+    fn open_inbox(&self, log: &mut SessionLog) -> Result<Vec<InboxEntry>, OpenError> {
+        let (mailbox, mut entries) = Mailbox::read(self, log.session())?;
+        log.mailbox = mailbox;
+        let Some(from) = entries.iter().map(|entry| entry.after).min() else { return Ok(entries) };
+        let mut events = self.events_from(log.session(), from, log.tip());
+        while let Some(piece) = events.next_piece().map_err(|error| match error {
+            ReadError::Damaged(place) => OpenError::Damaged { place, tip: log.tip },
+            ReadError::Io(error) => OpenError::Io(error),
+        })? {
+            for event in piece.events(&log.shape) {
+                if let Some(spent) = entries.iter().position(|entry| entry.id == event.id) {
+                    entries.remove(spent);
+                    log.mailbox.spend(event.id);
+                }
+            }
+        }
+        Ok(entries)
+    }
+}
+
+/// A segment that was read and judged.
+struct Judged {
+    base: u64,
+    /// The segment before it.
+    before: Option<u64>,
+    file: Box<dyn DiskFile>,
+    found: Found,
+    follows: bool,
+    state: State,
+    verdict: Verdict,
+    /// Behind it stands one that never held anything.
+    stillborn: bool,
+}
+
+impl Judged {
+    fn unless_damaged(self) -> Result<Self, OpenError> {
+        match self.verdict {
+            Verdict::Intact | Verdict::Torn => Ok(self),
+            Verdict::Damaged | Verdict::Stillborn if self.follows => {
+                let place = place_of_damage(&self.found, self.base);
+                Err(OpenError::Damaged { place, tip: self.tip_of_damaged() })
+            }
+            Verdict::Damaged | Verdict::Stillborn => Err(self.damaged(Fault::Predecessor)),
+        }
+    }
+
+    fn damaged(&self, fault: Fault) -> OpenError {
+        let place = Place { segment: self.base, line: 1, byte: 0, fault };
+        OpenError::Damaged { place, tip: self.tip_of_damaged() }
+    }
+
+    /// The last valid line, also beyond the damage. Where the segment has none, the one before it
+    /// ends in it, of which no more is known than that.
+    fn tip_of_damaged(&self) -> Tip {
+        match (self.found.last_event, self.before) {
+            (Some(mark), _) => Tip { seq: mark.seq, base: self.base, bytes: mark.end },
+            (None, Some(before)) => Tip { seq: self.base - 1, base: before, bytes: u64::MAX },
+            (None, None) => Tip { seq: self.base, base: self.base, bytes: self.found.bytes },
+        }
+    }
+
+    fn into_log(self, session: &SessionId) -> SessionLog {
+        let prefix = &self.found.prefix;
+        let header = self.found.header.as_ref().expect("a segment without one is not appended to");
+        let tip = match (prefix.last_event, self.before) {
+            (Some(mark), _) => Tip { seq: mark.seq, base: self.base, bytes: mark.end },
+            (None, before) => Tip {
+                seq: self.base.saturating_sub(1),
+                base: before.unwrap_or(self.base),
+                bytes: header.prev.map_or(prefix.bytes, |prev| prev.bytes),
+            },
+        };
+        let end = End {
+            base: self.base,
+            bytes: prefix.bytes,
+            next: prefix.next,
+            crc: prefix.crc,
+            attested: self.found.attested,
+        };
+        let heal = Heal {
+            file_bytes: self.found.bytes,
+            cut: prefix.bytes,
+            rewrite_from: if end.attested < end.next { prefix.unattested_from } else { end.bytes },
+        };
+        SessionLog {
+            shape: Shape::new(session.clone()),
+            tip,
+            state: self.state,
+            end,
+            heal: Some(Box::new(heal)),
+            mailbox: Mailbox::default(),
+            file: Some(self.file),
+        }
+    }
+}
+
+/// What is to be put right in the last segment before anything is appended to it.
+#[derive(Debug)]
+pub(super) struct Heal {
+    /// How long the file is.
+    pub(super) file_bytes: u64,
+    /// What stands from here on is torn.
+    cut: u64,
+    /// What stands from here to `cut` is attested by nothing.
+    rewrite_from: u64,
+}
+
+impl Heal {
+    fn torn(&self, segment: u64) -> Option<TornReport> {
+        let bytes = self.file_bytes - self.cut;
+        (bytes > 0).then_some(TornReport { segment, byte: self.cut, bytes })
+    }
+
+    /// Cuts the torn end off, keeping it aside; then writes the lines that nothing attests again, as
+    /// they are: they become durable even if a sync that failed earlier left their pages marked
+    /// clean.
+    pub(super) fn apply(
+        &mut self,
+        store: &Store,
+        session: &SessionId,
+        base: u64,
+        file: &dyn DiskFile,
+    ) -> Result<(), Stop> {
+        let path = store.files().segment(session, base);
+        if self.file_bytes > self.cut {
+            set_aside(store, &path, file, self.cut, self.file_bytes)?;
+            file.set_len(self.cut).map_err(|error| store.latch("cutting", &path, &error))?;
+            store.sync_all(file, &path)?;
+            self.file_bytes = self.cut;
+        }
+        if store.syncs_always() && self.rewrite_from < self.cut {
+            let mut stop = None;
+            let read = for_each_block(file, self.rewrite_from, self.cut, |at, block| {
+                let wrote = write_all_at(file, block, at);
+                stop = wrote.err().map(|error| store.failed("rewriting", &path, &error));
+                if stop.is_some() { Err(io::ErrorKind::Other.into()) } else { Ok(()) }
+            });
+            if let Some(stop) = stop {
+                return Err(stop);
+            }
+            read.map_err(Stop::Unopened)?;
+            store.sync_data(file, &path)?;
+        }
+        Ok(())
+    }
+}
+
+/// Keeps the bytes from `from` to `to` of a file in one beside it: `<file>.torn`, or with a number
+/// behind that if there is one already.
+pub(super) fn set_aside(
+    store: &Store,
+    path: &Path,
+    file: &dyn DiskFile,
+    from: u64,
+    to: u64,
+) -> Result<(), Stop> {
+    let mut kept = Vec::new();
+    for_each_block(file, from, to, |_, block| {
+        kept.extend_from_slice(block);
+        Ok(())
+    })
+    .map_err(Stop::Unopened)?;
+    let beside = |end: &str| path.with_extension(format!("jsonl.torn{end}"));
+    let mut aside = beside("");
+    let mut number = 1_u32;
+    while store.disk().exists(&aside).map_err(Stop::Unopened)? {
+        number += 1;
+        aside = beside(&format!(".{number}"));
+    }
+    store.make_file(&aside, &kept)?;
+    Ok(())
+}
