@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 
 use self::node::{Node, Source};
 pub use self::problem::Problem;
-pub use self::provider::{BaseUrl, IdStyle, OpenAiConfig, ProviderConfig};
+pub use self::provider::{IdStyle, OpenAiConfig, ProviderConfig};
 pub use self::script::{Script, ScriptCall, ScriptEnd, ScriptStep};
 pub use self::secret::{Secret, Token, Tokens};
 pub use self::tool::{ApprovalNeed, Concurrency, ToolConfig};

@@ -1,6 +1,7 @@
 //! Tables: what a document means, and what is said about a bad one.
 
 use super::*;
+use crate::proto::http_client::BaseUrl;
 
 const SCRIPT: &str = r#"[{"text": "from a file"}]"#;
 
@@ -53,7 +54,7 @@ fn every_key_is_read() {
     .expect("every key is valid");
 
     let spec = |text| ModelSpec::parse(text).expect("a model");
-    let base_url = BaseUrl { host: "h".into(), port: 1, path: "/v1".into() };
+    let base_url = BaseUrl::parse("http://h:1/v1").expect("a URL");
     let local = OpenAiConfig {
         base_url,
         api_key: Some(Secret::new("canary")),
@@ -268,15 +269,15 @@ const PROBLEMS: &[(&str, &[&str])] = &[
     (
         "{\"providers\": {\"p\": {\"kind\": \"openai\", \"base_url\": \"https://h/\"}}}",
         &[
-            "1: providers.p.base_url: https needs TLS and this build has none: use http, or put a proxy that adds TLS in front and name that",
+            "1: providers.p.base_url: this build has no TLS: use http, or put a proxy that adds TLS in front and name it",
         ],
     ),
     (
         "{\"providers\": {\"p\": {\"kind\": \"openai\", \"base_url\": \"http://h/\",\n\"headers\": {\"Host\": \"x\",\n\"a b\": \"x\",\n\"c\": \"x\\ny\"},\n\"extra_body\": {\"model\": 1,\n\"x\": \"\\ud800\"}}}}",
         &[
-            "2: providers.p.headers.Host: this header is set by the server itself",
-            "3: providers.p.headers[\"a b\"]: the key is not a header name",
-            "4: providers.p.headers.c: expected a header value on one line",
+            "2: providers.p.headers.Host: header Host is set by the server itself",
+            "3: providers.p.headers[\"a b\"]: header name \"a b\" is not one",
+            "4: providers.p.headers.c: header c has a line end or control character in it",
             "5: providers.p.extra_body.model: this member is set by the server itself",
             "6: providers.p.extra_body.x: escape that denotes no Unicode string",
         ],
