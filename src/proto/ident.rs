@@ -152,7 +152,7 @@ impl fmt::Display for EventId {
     }
 }
 
-/// The body of the fuzz target for identifiers; `tests` replays a few inputs.
+/// The body of the fuzz target for identifiers.
 #[cfg(any(test, fuzzing))]
 pub mod fuzz {
     use super::{SessionId, percent_decode};
@@ -284,15 +284,6 @@ mod tests {
             "+00000000000000f",
         ] {
             assert_eq!(EventId::parse(text), None, "{text}");
-        }
-    }
-
-    #[test]
-    fn percent_decoding_agrees_with_its_oracle() {
-        for seed in
-            [&b""[..], b"%", b"%2", b"%+f", b"a%2Fb%", b"%\xc3\xa4", b"\xff%41", b"%41%zz", b"%%41"]
-        {
-            fuzz::percent_decoding(seed);
         }
     }
 }

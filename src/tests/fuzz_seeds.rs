@@ -12,7 +12,17 @@ use crate::proto;
 type Target = (&'static str, fn(&[u8]));
 
 /// All of them, in order of name.
-const TARGETS: &[Target] = &[("ws_frames", proto::ws::fuzz::frames)];
+const TARGETS: &[Target] = &[
+    ("client_frame", proto::command::fuzz::frame),
+    ("json_document", proto::json::fuzz::document),
+    ("json_string", proto::json::fuzz::string),
+    ("percent_decoding", proto::ident::fuzz::percent_decoding),
+    ("request_head", proto::http::fuzz::request_head),
+    ("response", proto::http_client::fuzz::response),
+    ("response_body", proto::http_client::fuzz::body),
+    ("sse", proto::sse::fuzz::stream),
+    ("ws_frames", proto::ws::fuzz::frames),
+];
 
 #[test]
 fn every_target_passes_over_its_seeds() {

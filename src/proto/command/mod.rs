@@ -376,7 +376,7 @@ fn write_optional(out: &mut Vec<u8>, key: Key, text: Option<&str>) {
     }
 }
 
-/// The body of the fuzz target for client frames; `tests` replays a few inputs.
+/// The body of the fuzz target for client frames.
 #[cfg(any(test, fuzzing))]
 pub mod fuzz {
     use super::{BadFrame, Command, ModelSpec};

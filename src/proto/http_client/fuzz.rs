@@ -94,39 +94,3 @@ fn take_line<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
     *bytes = behind;
     Some(line)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn answers_are_the_same_in_any_pieces() {
-        for seed in [
-            "",
-            "\x10HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabcdef",
-            "\x00HTTP/1.1 100 Continue\n\nHTTP/1.0 200\nX: a\n b\n\nbody",
-            "\x2eHTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1;x\r\na\r\n0\r\nT: u\r\n\r\n",
-            "\x20HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nab",
-            "\x07HTTP/1.2.3 200 OK\r\n\r\n",
-            "\x01\x15\x03\x01",
-        ] {
-            response(seed.as_bytes());
-        }
-    }
-
-    #[test]
-    fn chunked_bodies_agree_with_their_oracle() {
-        for seed in [
-            &b""[..],
-            b"5\r\nhello\r\n0\r\n\r\nbehind",
-            b"5\nhello\r\n00\nX: y\r\n\r\n",
-            b"1 ;\r\nx\r\n0\r\n\r\r\n",
-            b"1;\r\r\nx\r\n0\r\n\r\n",
-            b"1\r\nxy",
-            b"10000000000000000\r\n",
-            b"\x03\xff\x00arbitrary",
-        ] {
-            body(seed);
-        }
-    }
-}
