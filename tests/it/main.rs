@@ -3,3 +3,4 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails, and says where")]
 
 mod tidy;
+mod ws_peer;

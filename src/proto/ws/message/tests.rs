@@ -87,6 +87,19 @@ fn nothing_is_kept_between_messages() {
 }
 
 #[test]
+fn nothing_is_kept_after_the_end() {
+    for mut last in [client(0x88, b""), client(0xc0, b"")] {
+        let mut assembler = Assembler::new(Role::Server, MIB);
+        push_all(&mut assembler, &client(0x01, &vec![b'x'; 100_000]), |item| panic!("{item:?}"));
+        let said = assembler.push(&mut last.as_mut_slice());
+        assert!(matches!(said, Err(_) | Ok(Some(Item::Close(None)))), "{said:?}");
+        assert!(matches!(assembler.message, Message::None));
+        let mut more = client(0x80, b"late");
+        assert_eq!(assembler.push(&mut more.as_mut_slice()), Ok(None));
+    }
+}
+
+#[test]
 fn idle_is_only_who_owes_nothing() {
     let stream =
         [client(0x01, b"a"), client(0x89, b"b"), client(0x80, b"c"), client(0x81, b"")].concat();
