@@ -12,6 +12,7 @@ use super::policy::{CancelStream, Rules};
 use super::projection::{Decision, Projection};
 use super::turn::AnswerSize;
 use super::{ConnTag, Context, Effect, Input, ModelEvent, Output, Reply};
+use crate::log::State;
 use crate::proto::command::Command;
 use crate::proto::event::{ErrorCode, NewEvent};
 use crate::proto::ident::{EventId, SessionId};
@@ -104,15 +105,13 @@ impl Status {
 }
 
 impl Machine {
-    /// A machine for a session whose log has `policy` as its last allow list and `steps` starts of
-    /// steps, with nothing running.
+    /// A machine for a session whose log stands at `state`, with nothing running.
     ///
     /// `open_turn` are the events from the open turn's `turn/start` on, up to the tip; none when no
     /// turn is open. `inbox` are the texts accepted and not in the log, oldest first.
     pub fn load(
         session: &SessionId,
-        policy: Option<Vec<String>>,
-        steps: u64,
+        state: &State,
         open_turn: impl IntoIterator<Item = Body>,
         inbox: Vec<InboxText>,
     ) -> Machine {
@@ -120,8 +119,9 @@ impl Machine {
         for body in open_turn {
             log.apply(&body);
         }
-        // Both count the whole log, those events included.
-        (log.policy, log.steps) = (policy, steps);
+        // The state has seen the whole log, those events included.
+        log.policy.clone_from(&state.policy);
+        log.steps = state.steps;
         Machine {
             session: session.clone(),
             log,

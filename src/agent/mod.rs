@@ -22,6 +22,8 @@ mod projection;
 pub mod policy;
 pub mod fnmatch;
 pub mod history;
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
 
 use crate::proto::command::Command;
 use crate::proto::event::{ErrorCode, NewEvent};
@@ -193,3 +195,6 @@ pub enum Note {
         reason: String,
     },
 }
+
+#[cfg(test)]
+mod tests;
