@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use super::custom::Pull;
 use super::echo::Echo;
+use super::openai::Exchange;
 use super::script::Playback;
 use super::{Provider, Request};
 use crate::agent::Finish;
@@ -83,6 +84,7 @@ enum Source {
     Echo(Echo),
     Scripted(Playback),
     Custom(Pull),
+    OpenAi(Box<Exchange>),
     Over,
 }
 
@@ -102,6 +104,9 @@ impl Call {
             Provider::Echo => Source::Echo(Echo::new(request)),
             Provider::Scripted(script) => Source::Scripted(Playback::new(script, step, now)),
             Provider::Custom(custom) => Source::Custom(Pull::new(custom.as_ref(), request, model)),
+            Provider::OpenAi(server) => {
+                Source::OpenAi(Box::new(Exchange::new(server, request, model, now, seed)))
+            }
         };
         Call { source, rest: String::new() }
     }
@@ -118,6 +123,7 @@ impl Call {
             },
             Source::Scripted(playback) => playback.poll(now),
             Source::Custom(pull) => pull.poll(),
+            Source::OpenAi(exchange) => exchange.poll(now),
             Source::Over => Action::Wait(None),
         };
         match action {
@@ -133,12 +139,20 @@ impl Call {
         }
     }
 
-    /// Takes what the connection brought. To be followed by [`Call::poll`].
-    pub fn feed(&mut self, now: Mono, net: Net<'_>) {}
+    /// Takes what the connection brought. To be followed by [`Call::poll`]; and what has arrived is
+    /// to be fed before a poll that a deadline caused, or an answer that lies there is timed out.
+    pub fn feed(&mut self, now: Mono, net: Net<'_>) {
+        if let Source::OpenAi(exchange) = &mut self.source {
+            exchange.feed(now, net);
+        }
+    }
 
     /// The beginning of `rest`, at most [`TEXT_PIECE_BYTES_MAX`] bytes of it.
     fn cut(&mut self) -> String {
-        let end = self.rest.floor_char_boundary(TEXT_PIECE_BYTES_MAX);
+        let mut end = self.rest.len().min(TEXT_PIECE_BYTES_MAX);
+        while !self.rest.is_char_boundary(end) {
+            end -= 1;
+        }
         let after = self.rest.split_off(end);
         std::mem::replace(&mut self.rest, after)
     }

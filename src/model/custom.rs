@@ -143,26 +143,27 @@ mod tests {
         }
     }
 
-    fn text(text: &str) -> Result<Piece, String> {
-        Ok(Piece::Text(text.into()))
+    fn text(text: &str) -> Piece {
+        Piece::Text(text.into())
     }
 
-    fn call(args: &str) -> Result<Piece, String> {
-        Ok(Piece::Call { id: "1".into(), name: "f".into(), args: args.into() })
+    fn call(args: &str) -> Piece {
+        Piece::Call { id: "1".into(), name: "f".into(), args: args.into() }
     }
 
     #[test]
     fn the_pieces_of_an_iterator_are_the_answer() {
         let usage = |prompt_tokens| Usage { prompt_tokens, completion_tokens: 0, cost: None };
-        let actions = pull(vec![
+        let pieces = [
             text("a"),
             text(""),
             call(""),
             text("b"),
             call("[]"),
-            Ok(Piece::Usage(usage(1))),
-            Ok(Piece::Usage(usage(2))),
-        ]);
+            Piece::Usage(usage(1)),
+            Piece::Usage(usage(2)),
+        ];
+        let actions = pull(pieces.map(Ok).into());
         let raw = |args| RawCall { id: "1".into(), name: "f".into(), args };
         let calls = vec![raw(Ok("{}".into())), raw(Err("[]".into()))];
         assert_eq!(
@@ -179,8 +180,8 @@ mod tests {
     fn an_error_or_an_answer_over_a_bound_fails() {
         for (pieces, reason) in [
             (vec![Err("no luck".to_owned())], "no luck".to_owned()),
-            (vec![call("{}"); STEP_CALLS_MAX + 1], Excess::Calls.to_string()),
-            (vec![text(&"x".repeat(STEP_BYTES_MAX + 1))], Excess::Bytes.to_string()),
+            (vec![Ok(call("{}")); STEP_CALLS_MAX + 1], Excess::Calls.to_string()),
+            (vec![Ok(text(&"x".repeat(STEP_BYTES_MAX + 1)))], Excess::Bytes.to_string()),
         ] {
             assert_eq!(pull(pieces), [Action::failed(reason)]);
         }

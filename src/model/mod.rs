@@ -13,19 +13,24 @@
 mod args;
 mod tally;
 mod refusal;
+mod retry;
+mod secrets;
 mod echo;
 mod script;
 pub mod custom;
+pub mod openai;
 mod call;
 
 use std::fmt;
 use std::sync::Arc;
 
 use crate::agent::Message;
-use crate::config::Script;
+use crate::config::{ProviderConfig, Script};
+use crate::proto::http_client::InvalidHeader;
 
 pub use call::{Action, Call, Net, RequestBytes, Target};
 pub use custom::Model;
+pub use openai::OpenAi;
 
 /// What a step asks of its model.
 #[derive(Debug, Clone, Copy)]
@@ -58,11 +63,22 @@ pub enum Provider {
     Echo,
     /// Answers from a script.
     Scripted(Arc<Script>),
+    /// Asks a server that speaks chat completions.
+    OpenAi(Arc<OpenAi>),
     /// An embedder's own code.
     Custom(Arc<dyn Model>),
 }
 
 impl Provider {
+    /// The provider that a configuration describes. The error is a header that cannot be sent.
+    pub fn new(config: ProviderConfig) -> Result<Provider, InvalidHeader> {
+        Ok(match config {
+            ProviderConfig::Echo => Provider::Echo,
+            ProviderConfig::Scripted(script) => Provider::Scripted(Arc::new(script)),
+            ProviderConfig::OpenAi(config) => Provider::OpenAi(Arc::new(OpenAi::new(config)?)),
+        })
+    }
+
     /// Whether polling a call of this provider may block: it runs an embedder's code.
     pub fn may_block(&self) -> bool {
         matches!(self, Provider::Custom(_))
@@ -74,6 +90,7 @@ impl fmt::Debug for Provider {
         match self {
             Provider::Echo => f.write_str("Echo"),
             Provider::Scripted(script) => f.debug_tuple("Scripted").field(script).finish(),
+            Provider::OpenAi(server) => server.fmt(f),
             // An embedder's type may hold keys and need not be Debug.
             Provider::Custom(_) => f.write_str("Custom"),
         }

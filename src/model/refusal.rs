@@ -186,7 +186,7 @@ fn html(page: &str) -> String {
 }
 
 /// White space and control characters become one space each run: a reason is one line of a log.
-fn one_line(text: &str) -> String {
+pub(super) fn one_line(text: &str) -> String {
     let words: Vec<&str> = text
         .split(|c: char| c.is_whitespace() || c.is_control())
         .filter(|w| !w.is_empty())

@@ -1,0 +1,96 @@
+//! What a server turned out to want, learned from its refusals and remembered for the life of the
+//! process (cases-providers.md, 19, 30, 31).
+//!
+//! A fact is first tried by the one call that met the refusal and remembered only once a request
+//! written that way was answered: a 400 may name `content` for other reasons.
+
+use std::sync::atomic::{AtomicU8, Ordering};
+
+/// One way in which a server departs from what is tried first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Fact {
+    /// It refuses `stream_options`; its usage then stays unknown.
+    RefusesStreamOptions,
+    /// It refuses `""` as content beside tool calls and takes `null`.
+    WantsNullContent,
+    /// It takes only call ids of exactly nine letters and digits.
+    WantsNineLetterIds,
+}
+
+impl Fact {
+    /// Every fact that can be learned.
+    pub const ALL: [Fact; 3] =
+        [Fact::RefusesStreamOptions, Fact::WantsNullContent, Fact::WantsNineLetterIds];
+
+    /// A name for a metric's label or a line of the log.
+    pub fn name(self) -> &'static str {
+        match self {
+            Fact::RefusesStreamOptions => "refuses_stream_options",
+            Fact::WantsNullContent => "wants_null_content",
+            Fact::WantsNineLetterIds => "wants_nine_letter_ids",
+        }
+    }
+
+    fn bit(self) -> u8 {
+        1 << self as u8
+    }
+}
+
+/// A set of facts: how one request is written.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Facts(u8);
+
+impl Facts {
+    /// Whether the fact is among them.
+    pub fn has(self, fact: Fact) -> bool {
+        self.0 & fact.bit() != 0
+    }
+
+    /// Those that are in the set.
+    pub fn iter(self) -> impl Iterator<Item = Fact> {
+        Fact::ALL.into_iter().filter(move |&fact| self.has(fact))
+    }
+
+    /// The set with the fact turned over.
+    #[must_use]
+    pub(super) fn flipped(self, fact: Fact) -> Facts {
+        Facts(self.0 ^ fact.bit())
+    }
+}
+
+/// What all calls of one provider have learned. Each fact stands for itself, so no order between
+/// them is needed.
+#[derive(Debug, Default)]
+pub(super) struct Learned(AtomicU8);
+
+impl Learned {
+    pub(super) fn facts(&self) -> Facts {
+        Facts(self.0.load(Ordering::Relaxed))
+    }
+
+    /// Remembers the facts of `changed` as they stand in `now`.
+    pub(super) fn remember(&self, changed: Facts, now: Facts) {
+        self.0.fetch_or(changed.0 & now.0, Ordering::Relaxed);
+        self.0.fetch_and(!(changed.0 & !now.0), Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_was_tried_is_remembered() {
+        let learned = Learned::default();
+        let null = Facts::default().flipped(Fact::WantsNullContent);
+        let both = null.flipped(Fact::RefusesStreamOptions);
+        learned.remember(null, both);
+        assert_eq!(learned.facts(), null);
+        learned.remember(both, both);
+        assert_eq!(learned.facts(), both);
+        learned.remember(null, both.flipped(Fact::WantsNullContent));
+        assert!(!learned.facts().has(Fact::WantsNullContent));
+        let names: Vec<&str> = learned.facts().iter().map(Fact::name).collect();
+        assert_eq!(names, ["refuses_stream_options"]);
+    }
+}
