@@ -9,13 +9,13 @@ pub fn apply(buf: &mut [u8], mask: [u8; 4], offset: usize) {
     let mut key = mask;
     key.rotate_left(offset % 4);
     let [a, b, c, d] = key;
-    // Eight bytes at a time; both word and key are in memory order, so no byte order comes in.
-    let wide_key = u64::from_ne_bytes([a, b, c, d, a, b, c, d]);
+    // Eight bytes at a time. Word and key are both in memory order: no byte order comes in.
+    let wide_key = [a, b, c, d, a, b, c, d];
     let (words, tail) = buf.as_chunks_mut::<8>();
     for word in words {
-        *word = (u64::from_ne_bytes(*word) ^ wide_key).to_ne_bytes();
+        *word = (u64::from_ne_bytes(*word) ^ u64::from_ne_bytes(wide_key)).to_ne_bytes();
     }
-    for (byte, key) in tail.iter_mut().zip(key.into_iter().cycle()) {
+    for (byte, key) in tail.iter_mut().zip(wide_key) {
         *byte ^= key;
     }
 }

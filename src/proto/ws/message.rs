@@ -1,9 +1,10 @@
 //! From bytes to messages: fragments joined, control frames taken out from between them (RFC 6455,
 //! 5.4), text checked while it arrives (8.1), and what nobody wants discarded while it arrives.
 //!
-//! Knows no connection: it neither answers a ping nor closes anything. Invariants: what is kept is
-//! bounded by what has arrived, never by what a header declares, and by `message_bytes_max`; nothing
-//! is kept between messages; the work is linear in the bytes, however they are cut.
+//! Knows no connection: it neither answers a ping nor closes anything. Invariants: what is kept of a
+//! message grows with what has arrived of it, not with what its headers declare, and holds at most
+//! `message_bytes_max` bytes; nothing is kept between messages; the work is linear in the bytes,
+//! however they are cut.
 
 #![expect(
     clippy::mut_mut,
