@@ -19,6 +19,7 @@ pub mod real;
 pub mod error;
 pub mod store;
 mod files;
+pub mod text_file;
 mod recover;
 mod append;
 mod mailbox;
