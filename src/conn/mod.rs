@@ -1,1 +1,345 @@
-//! Placeholder of the first commit.
+//! A connection from its first byte to its last, as a machine: bytes in, requests and commands
+//! out, frames queued.
+//!
+//! It knows HTTP heads and RFC 6455, and no session, token, socket or clock. Its owner feeds it
+//! what the socket read, sends what [`Outbox`] shows, and decides what a request may do.
+//!
+//! Invariants: after a close frame nothing is queued and nothing received is looked at; a peer is
+//! answered with at most one close frame; memory is bounded by what `limits` allows to be queued,
+//! whatever the peer sends.
+
+pub mod gate;
+pub mod ring;
+pub mod slab;
+pub mod subscription;
+
+use crate::limits::{CLIENT_MESSAGE_BYTES_MAX, PROTOCOL_BYTES_MAX};
+use crate::log::SUFFIX_LEN;
+use crate::proto::command::Command;
+use crate::proto::event::{ErrorCode, write_error};
+use crate::proto::http::{Head, HeadError, HeadParser};
+use crate::proto::upgrade::{AcceptKey, write_switching_protocols};
+use crate::proto::ws::{self, Assembler, CloseCode, Item, ProtocolError, Role};
+use ring::{Outbox, SLICES_MAX};
+use std::io::IoSlice;
+
+/// A close frame without a code: FIN, opcode 8, no payload.
+const EMPTY_CLOSE: [u8; 2] = [0x88, 0];
+
+/// One connection. See the module's documentation.
+#[derive(Debug)]
+pub struct Conn {
+    phase: Phase,
+    outbox: Option<Box<Outbox>>,
+}
+
+#[derive(Debug)]
+enum Phase {
+    /// The request head has not been received whole.
+    Head(Box<HeadParser>),
+    /// A head was received; its owner has not said yet what becomes of the connection.
+    Asked,
+    /// The upgrade was answered and the session is being looked up; nothing is read meanwhile.
+    Opening,
+    /// Frames pass.
+    Open(Assembler),
+    /// An HTTP body is being sent, piece by piece; whatever the peer still says is discarded.
+    Streaming,
+    /// The last bytes are queued; whatever the peer still says is discarded.
+    Ending,
+}
+
+/// What a peer's bytes amounted to.
+#[derive(Debug)]
+pub enum Incoming {
+    /// A request head.
+    Request(Box<Head>),
+    /// A head that is no HTTP; it has to be answered and the connection ended.
+    BadRequest(HeadError),
+    /// A client frame.
+    Command(Command),
+    /// A message that is no client frame. It has been answered with `bad_frame`.
+    BadFrame,
+    /// The peer's close frame. It has been answered.
+    Closed(Option<CloseCode>),
+    /// A breach of RFC 6455. It has been answered with its close code.
+    Breach(ProtocolError),
+}
+
+impl Default for Conn {
+    fn default() -> Self {
+        Self { phase: Phase::Head(Box::default()), outbox: None }
+    }
+}
+
+impl Conn {
+    /// Looks at the peer's bytes until they amount to something, and moves `input` past what was
+    /// used. `None`: all was used, or nothing more may be used now (see [`Conn::takes_input`]).
+    #[expect(clippy::mut_mut, reason = "the slice moves along with what is used of it")]
+    pub fn receive(&mut self, input: &mut &mut [u8]) -> Option<Incoming> {
+        while self.takes_input() {
+            match &mut self.phase {
+                Phase::Head(parser) => match parser.push(input) {
+                    Ok(None) => {
+                        *input = &mut [];
+                        return None;
+                    }
+                    Ok(Some((head, used))) => {
+                        *input = &mut std::mem::take(input)[used..];
+                        self.phase = Phase::Asked;
+                        return Some(Incoming::Request(Box::new(head)));
+                    }
+                    Err(error) => {
+                        *input = &mut [];
+                        self.phase = Phase::Asked;
+                        return Some(Incoming::BadRequest(error));
+                    }
+                },
+                Phase::Open(assembler) => match assembler.push(input) {
+                    Ok(None) => return None,
+                    Ok(Some(item)) => {
+                        if let Some(incoming) = self.item(item) {
+                            return Some(incoming);
+                        }
+                    }
+                    Err(error) => {
+                        if error == ProtocolError::TextNotUtf8 {
+                            self.error(ErrorCode::BadFrame, "text message is not UTF-8");
+                        }
+                        self.close(error.close_code(), "");
+                        return Some(Incoming::Breach(error));
+                    }
+                },
+                Phase::Streaming | Phase::Ending => *input = &mut [],
+                Phase::Asked | Phase::Opening => return None,
+            }
+            if input.is_empty() {
+                return None;
+            }
+        }
+        None
+    }
+
+    fn item(&mut self, item: Item<'_>) -> Option<Incoming> {
+        let reason = match item {
+            Item::Text(text) => match Command::parse(text.as_bytes()) {
+                Ok(command) => return Some(Incoming::Command(command)),
+                Err(bad) => bad.to_string(),
+            },
+            Item::Binary => "binary message: frames are JSON text messages".to_owned(),
+            Item::TooLarge => format!("message larger than {CLIENT_MESSAGE_BYTES_MAX} bytes"),
+            Item::Ping(payload) => {
+                let mut pong = Vec::new();
+                ws::write_pong(&mut pong, &payload);
+                self.outbox().push_protocol(&pong);
+                return None;
+            }
+            Item::Pong(_) => return None,
+            Item::Close(close) => {
+                let code = close.map(|(code, _)| code);
+                self.answer_close(code);
+                return Some(Incoming::Closed(code));
+            }
+        };
+        self.error(ErrorCode::BadFrame, &reason);
+        Some(Incoming::BadFrame)
+    }
+
+    /// Whether bytes of the peer may be given to [`Conn::receive`] now: not while its session is
+    /// looked up, and not while it leaves more than [`PROTOCOL_BYTES_MAX`] of answers untaken.
+    pub fn takes_input(&self) -> bool {
+        match self.phase {
+            Phase::Asked | Phase::Opening => false,
+            Phase::Open(_) => self
+                .outbox
+                .as_ref()
+                .is_none_or(|outbox| outbox.protocol_bytes() <= PROTOCOL_BYTES_MAX),
+            Phase::Head(_) | Phase::Streaming | Phase::Ending => true,
+        }
+    }
+
+    /// Answers the request with 101; frames pass after [`Conn::open`].
+    pub fn switch_protocols(&mut self, key: &AcceptKey) {
+        let mut answer = Vec::new();
+        write_switching_protocols(&mut answer, key);
+        self.outbox().push_raw(&answer);
+        self.phase = Phase::Opening;
+    }
+
+    /// Sends `hello`, a protocol frame's JSON, and lets frames pass.
+    pub fn open(&mut self, hello: &[u8]) {
+        assert!(matches!(self.phase, Phase::Opening), "a connection opens once, after its 101");
+        self.protocol_frame(hello);
+        self.phase = Phase::Open(Assembler::new(Role::Server, CLIENT_MESSAGE_BYTES_MAX));
+    }
+
+    /// Answers the request with a whole HTTP response and ends the connection.
+    pub fn respond(&mut self, response: &[u8]) {
+        self.outbox().push_raw(response);
+        self.phase = Phase::Ending;
+    }
+
+    /// Begins an HTTP response whose body follows in pieces.
+    pub fn begin_stream(&mut self, head: &[u8]) {
+        self.outbox().push_raw(head);
+        self.phase = Phase::Streaming;
+    }
+
+    /// Queues a piece of the body; `last` ends the connection behind it.
+    pub fn stream(&mut self, piece: &[u8], last: bool) {
+        assert!(matches!(self.phase, Phase::Streaming), "a body follows its head");
+        self.outbox().push_raw(piece);
+        if last {
+            self.phase = Phase::Ending;
+        }
+    }
+
+    /// Gives up on an HTTP body: the missing end of the chunked coding tells the peer.
+    pub fn abandon_stream(&mut self) {
+        self.phase = Phase::Ending;
+    }
+
+    /// Queues an error frame. The connection stays open.
+    pub fn error(&mut self, code: ErrorCode, message: &str) {
+        let mut frame = Vec::new();
+        write_error(&mut frame, code, message);
+        self.protocol_frame(&frame);
+    }
+
+    /// Queues an error frame in place of everything else that waits, and closes with its code
+    /// (clarifications, section 2).
+    pub fn fail(&mut self, code: ErrorCode, message: &str) {
+        let close = code.close_code().and_then(CloseCode::new);
+        let close = close.expect("only codes that close a connection have one, and it is valid");
+        if matches!(self.phase, Phase::Opening | Phase::Open(_)) {
+            self.outbox().drop_all();
+            self.error(code, message);
+            self.close(close, "");
+        }
+    }
+
+    /// Queues a close frame behind the protocol frames that wait; events that wait are dropped.
+    pub fn close(&mut self, code: CloseCode, reason: &str) {
+        if matches!(self.phase, Phase::Opening | Phase::Open(_)) {
+            let mut frame = Vec::new();
+            ws::write_close(&mut frame, code, reason);
+            self.last_frame(&frame);
+        }
+    }
+
+    /// A close frame is answered with the code it came with, or with none (RFC 6455, 5.5.1).
+    fn answer_close(&mut self, code: Option<CloseCode>) {
+        let mut frame = Vec::new();
+        match code {
+            Some(code) => ws::write_close(&mut frame, code, ""),
+            // RFC 6455, 5.5.1: a close frame need not have a body.
+            None => frame.extend_from_slice(&EMPTY_CLOSE),
+        }
+        self.last_frame(&frame);
+    }
+
+    fn last_frame(&mut self, frame: &[u8]) {
+        self.outbox().drop_events();
+        self.outbox().push_protocol(frame);
+        self.phase = Phase::Ending;
+    }
+
+    fn protocol_frame(&mut self, json: &[u8]) {
+        let mut frame = Vec::with_capacity(json.len() + 4);
+        ws::write_text(&mut frame, json);
+        self.outbox().push_protocol(&frame);
+    }
+
+    /// Queues a ping, unless answers wait that the peer does not take: they tell it as much.
+    pub fn ping(&mut self) {
+        if matches!(self.phase, Phase::Open(_)) && self.outbox().protocol_bytes() == 0 {
+            let mut frame = Vec::new();
+            ws::write_ping(&mut frame, b"");
+            self.outbox().push_protocol(&frame);
+        }
+        self.release();
+    }
+
+    /// Queues a protocol frame's JSON in the order of the session's stream.
+    pub fn in_order(&mut self, json: &[u8]) {
+        self.outbox().push_event(&[&ws::text_header(json.len()), json], false);
+    }
+
+    /// Queues the events of whole log lines, each in a frame of its own, after leaving out the
+    /// first `skip`; `live` when they come from the live tail.
+    pub fn events(&mut self, lines: &[u8], skip: u64, live: bool) {
+        if !matches!(self.phase, Phase::Open(_)) {
+            return;
+        }
+        let outbox = self.outbox();
+        for wire in wire_forms(lines).skip(skip as usize) {
+            outbox.push_event(&[&ws::text_header(wire.len() + 1), wire, b"}"], live);
+        }
+    }
+
+    /// Forgets events of a replaced subscription that have not begun to leave.
+    pub fn drop_events(&mut self) {
+        if let Some(outbox) = &mut self.outbox {
+            outbox.drop_events();
+        }
+        self.release();
+    }
+
+    /// Whether frames pass.
+    pub fn is_open(&self) -> bool {
+        matches!(self.phase, Phase::Open(_))
+    }
+
+    /// Whether the last bytes are queued: once they are out, writing is shut down.
+    pub fn is_ending(&self) -> bool {
+        matches!(self.phase, Phase::Ending)
+    }
+
+    /// Whether the request head has been received whole.
+    pub fn has_asked(&self) -> bool {
+        !matches!(self.phase, Phase::Head(_))
+    }
+
+    /// Whether anything waits to be sent.
+    pub fn has_output(&self) -> bool {
+        self.outbox.as_ref().is_some_and(|outbox| !outbox.is_empty())
+    }
+
+    /// Bytes of the session's stream, or of an HTTP body, that wait to be sent.
+    pub fn event_bytes(&self) -> usize {
+        self.outbox.as_ref().map_or(0, |outbox| outbox.event_bytes())
+    }
+
+    /// Frames and bytes of the live tail that wait to be sent.
+    pub fn live(&self) -> (usize, usize) {
+        self.outbox.as_ref().map_or((0, 0), |outbox| outbox.live())
+    }
+
+    /// What to hand to one vectored write.
+    pub fn slices<'a>(&'a self, slices: &mut [IoSlice<'a>; SLICES_MAX]) -> usize {
+        self.outbox.as_ref().map_or(0, |outbox| outbox.slices(slices))
+    }
+
+    /// Says that the socket took `n` bytes.
+    pub fn advance(&mut self, n: usize) {
+        if let Some(outbox) = &mut self.outbox {
+            outbox.advance(n);
+        }
+        self.release();
+    }
+
+    fn outbox(&mut self) -> &mut Outbox {
+        self.outbox.get_or_insert_default()
+    }
+
+    fn release(&mut self) {
+        if self.outbox.as_ref().is_some_and(|outbox| outbox.is_empty()) {
+            self.outbox = None;
+        }
+    }
+}
+
+/// The wire forms of whole log lines, each without its closing brace.
+pub fn wire_forms(lines: &[u8]) -> impl Iterator<Item = &[u8]> {
+    lines.split_inclusive(|&byte| byte == b'\n').map(|line| &line[..line.len() - SUFFIX_LEN - 1])
+}
