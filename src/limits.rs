@@ -109,6 +109,22 @@ pub const RING_LOW_WATER_BYTES: usize = 64 * 1024;
 pub const PROTOCOL_BYTES_MAX: usize = 64 * 1024;
 /// Provider bytes that may wait for their agent before the provider is no longer read.
 pub const UPSTREAM_BYTES_MAX: usize = 256 * 1024;
+/// Bytes of client frames that may wait for their agent before its client is no longer read.
+pub const MAILBOX_FRAME_BYTES_MAX: usize = 256 * 1024;
+/// What each waiting client frame counts for beyond its text.
+pub const FRAME_ALLOWANCE_BYTES: usize = 256;
+/// Agents with nothing to do that stay in memory, so that their next text finds them there.
+pub const IDLE_RESIDENTS_MAX: usize = 1024;
+/// Connections accepted in one round before others get their turn.
+pub const ACCEPTS_PER_ROUND: usize = 256;
+/// The backlog asked of the kernel, which cuts it to its own bound.
+pub const LISTEN_BACKLOG: i32 = 4096;
+/// Descriptors kept for what is neither a connection nor a log: the poll, the lock, workers' reads.
+pub const DESCRIPTORS_RESERVED: usize = 32;
+/// Logs that hold a descriptor at once, even where the limit allows more.
+pub const OPEN_FILES_MAX: usize = 4096;
+/// Workers when the configuration names no number, on a machine of few cores.
+pub const WORKERS_DEFAULT_MIN: usize = 4;
 /// A handshake must be complete after this long.
 pub const HANDSHAKE_S: u64 = 10;
 /// A close must be answered after this long.

@@ -1,1 +1,311 @@
-//! Placeholder of the first commit.
+//! Jobs for the workers and their answers: the two enums that are all the threads exchange.
+//!
+//! A job carries what it works on and gives it back: an agent is either at home with the reactor or
+//! in exactly one job, so no lock guards a session. Nothing here knows a socket.
+
+pub mod advance;
+pub mod agent;
+pub mod names;
+pub mod note;
+pub mod pool;
+mod run;
+pub mod settings;
+
+use crate::agent::{Reply, Snapshot};
+use crate::config::{Config, Tokens};
+use crate::conn::slab::Tag;
+use crate::disk::{Cursor, DiskFile, Piece, ReadError, Store, Tip};
+use crate::limits::PIECE_BYTES_MAX;
+use crate::model::{RequestBytes, Target};
+use crate::proto::ident::{EventId, SessionId};
+use crate::proto::time::{Mono, Wall};
+use advance::Advance;
+use agent::Agent;
+use note::Note;
+use std::sync::Arc;
+
+/// What a worker does.
+pub enum Job {
+    /// Advance one agent with the inputs that have arrived for it.
+    Advance(Box<Advance>),
+    /// Read one piece of a log for one reader.
+    Read(Box<Read>),
+    /// Close files: `close` may wait for the disk, so it is not for the reactor.
+    Close(Vec<Box<dyn DiskFile>>),
+    /// Something rare that may block: a look at a file, a name to resolve.
+    Chore(Box<dyn FnOnce() -> Vec<Done> + Send>),
+}
+
+/// A piece of a log, wanted by one reader.
+pub struct Read {
+    /// The connection it is for.
+    pub conn: Tag,
+    /// The subscription it is for; a later one does not want it.
+    pub generation: u32,
+    /// Whose log.
+    pub session: SessionId,
+    /// The first seq wanted.
+    pub from: u64,
+    /// Where it stands, when an earlier piece ended there.
+    pub cursor: Option<Cursor>,
+    /// The published tip: nothing beyond it exists for the reader.
+    pub tip: Tip,
+    /// How many events at most.
+    pub events_max: u32,
+}
+
+impl Read {
+    /// Reads the piece from a log whose tip is `tip`.
+    fn run(&self, store: &Store, tip: Tip) -> Done {
+        let outcome = store.read(
+            &self.session,
+            self.from,
+            self.cursor,
+            tip,
+            self.events_max,
+            PIECE_BYTES_MAX,
+        );
+        Done::Piece { conn: self.conn, generation: self.generation, outcome }
+    }
+}
+
+/// Which workers may take a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// Only reads: any worker.
+    Read,
+    /// May sync or run an embedder's code: any worker but the first.
+    Other,
+}
+
+/// What a worker has to say.
+pub enum Done {
+    /// An agent's log was opened, or was not.
+    Opened {
+        /// Whose.
+        agent: Tag,
+        /// Its tip, or why there is none to append to.
+        outcome: Result<Tip, Unopened>,
+    },
+    /// Events are in the log, and may be seen.
+    Events(Published),
+    /// Error frames for the connections that asked.
+    Replies(Vec<Reply>),
+    /// The agent wants something of its provider connection.
+    Upstream {
+        /// Whose.
+        agent: Tag,
+        /// What.
+        command: Upstream,
+    },
+    /// What `GET /agents/{id}` asked for; none for an agent that could not be opened.
+    Snapshot {
+        /// The connection that asked.
+        conn: Tag,
+        /// The agent.
+        agent: Tag,
+        /// What it is doing.
+        snapshot: Option<Box<Snapshot>>,
+    },
+    /// A piece of a log, for one reader.
+    Piece {
+        /// The connection it is for.
+        conn: Tag,
+        /// The subscription it is for.
+        generation: u32,
+        /// The lines.
+        outcome: Result<Piece, ReadError>,
+    },
+    /// An agent comes home from its job.
+    Home(Home),
+    /// A job died of a panic, and its agent with it.
+    Panicked {
+        /// The agent, or none when the job had none.
+        agent: Option<Tag>,
+        /// The connections the job was reading for.
+        readers: Vec<Tag>,
+    },
+    /// The disk failed in a way that leaves it unknown what is stored: nothing may be appended any
+    /// more, anywhere.
+    Latched {
+        /// What the system said.
+        reason: String,
+    },
+    /// A name was looked up.
+    Resolved(names::Resolved),
+    /// Lines for the server's log.
+    Notes(Vec<Note>),
+    /// A word from the embedding program, or from a chore it had done.
+    Control(Control),
+}
+
+/// What the embedding program may ask of a running server.
+pub enum Control {
+    /// Stop; a second time: at once.
+    Stop,
+    /// Go by these tokens from now on.
+    Tokens(Tokens),
+    /// Go by this configuration from now on.
+    Reload(Box<Reload>),
+    /// A waking or steering text for a session, as a client's `inject`.
+    Inject {
+        /// Whose.
+        session: SessionId,
+        /// The text.
+        text: String,
+        /// Whether it starts a turn on an idle agent.
+        wake: bool,
+    },
+    /// Resume the open turn of a session, if there is one.
+    Resume {
+        /// Whose.
+        session: SessionId,
+    },
+    /// Read the configuration anew.
+    ReadConfig,
+}
+
+/// A configuration that was read anew.
+pub struct Reload {
+    /// It.
+    pub config: Config,
+    /// The one that was in force until now.
+    pub running: Arc<Config>,
+    /// The tokens it names, those of its tokens file included.
+    pub tokens: Tokens,
+}
+
+/// Events that were appended.
+pub struct Published {
+    /// Whose.
+    pub agent: Tag,
+    /// The log's lines, whole, events only.
+    pub lines: Vec<u8>,
+    /// The seq of the first.
+    pub first: u64,
+    /// How many.
+    pub count: u64,
+    /// The tip behind them.
+    pub tip: Tip,
+}
+
+/// An agent back from a job, and what it waits for.
+pub struct Home {
+    /// Whose.
+    pub agent: Tag,
+    /// The agent itself; none when it could not be opened.
+    pub body: Option<Box<Agent>>,
+    /// When it wants to be looked at next, whatever happens until then.
+    pub wake_at: Option<Mono>,
+    /// It has more to do at once: it goes to the back of the queue.
+    pub again: bool,
+}
+
+/// Why an agent cannot append.
+#[derive(Clone, Debug)]
+pub enum Unopened {
+    /// There is no such session, and none was to be made.
+    Missing,
+    /// Its log is damaged. Reads up to the damage and from beyond it are served.
+    Damaged {
+        /// The last valid line.
+        tip: Tip,
+        /// Segment, line and byte.
+        place: String,
+    },
+    /// The disk did not let it be opened: an error, never a verdict.
+    Failed {
+        /// What the system said.
+        reason: String,
+    },
+}
+
+/// What an agent wants of its provider connection. It has one at most.
+pub enum Upstream {
+    /// Connect, in place of any earlier connection, and send this.
+    Connect {
+        /// To whom.
+        target: Target,
+        /// The whole request.
+        request: RequestBytes,
+    },
+    /// Close it.
+    Disconnect,
+}
+
+impl Job {
+    /// Which workers may take it.
+    pub fn class(&self) -> Class {
+        match self {
+            Self::Read(_) => Class::Read,
+            Self::Advance(_) | Self::Close(_) | Self::Chore(_) => Class::Other,
+        }
+    }
+
+    /// What to answer when the job dies of a panic.
+    pub(crate) fn on_panic(&self) -> Done {
+        match self {
+            Self::Advance(job) => Done::Panicked { agent: Some(job.agent), readers: job.readers() },
+            Self::Read(read) => Done::Panicked { agent: None, readers: vec![read.conn] },
+            Self::Close(_) | Self::Chore(_) => Done::Panicked { agent: None, readers: Vec::new() },
+        }
+    }
+}
+
+/// What a worker has at hand: the store, the wall clock, and a source of random numbers.
+pub struct Worker {
+    store: Arc<Store>,
+    clock: fn() -> Wall,
+    random: Random,
+}
+
+/// Fills a slice with random bytes.
+type Fill = dyn FnMut(&mut [u8]) + Send;
+
+/// Random numbers, drawn from their source a few hundred bytes at a time.
+pub struct Random {
+    fill: Box<Fill>,
+    pool: [u8; 512],
+    used: usize,
+}
+
+impl Random {
+    /// Numbers made of what `fill` fills in: the operating system's source, or a seeded one.
+    pub fn new(fill: impl FnMut(&mut [u8]) + Send + 'static) -> Self {
+        Self { fill: Box::new(fill), pool: [0; 512], used: 512 }
+    }
+
+    /// The next one.
+    pub fn next_u64(&mut self) -> u64 {
+        if self.used == self.pool.len() {
+            (self.fill)(&mut self.pool);
+            self.used = 0;
+        }
+        let mut bytes = [0; 8];
+        bytes.copy_from_slice(&self.pool[self.used..self.used + 8]);
+        self.used += 8;
+        u64::from_le_bytes(bytes)
+    }
+
+    /// The next event's id.
+    pub fn next_id(&mut self) -> EventId {
+        EventId(self.next_u64())
+    }
+}
+
+impl Worker {
+    /// A worker on `store`.
+    pub fn new(store: Arc<Store>, clock: fn() -> Wall, random: Random) -> Self {
+        Self { store, clock, random }
+    }
+
+    /// Runs one job to its end. Answers go up as soon as they stand, in order.
+    pub fn run(&mut self, job: Job, send: &mut dyn FnMut(Done)) {
+        match job {
+            Job::Advance(job) => self.advance(*job, send),
+            Job::Read(read) => send(read.run(&self.store, read.tip)),
+            Job::Close(files) => drop(files),
+            Job::Chore(chore) => chore().into_iter().for_each(send),
+        }
+    }
+}

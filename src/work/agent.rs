@@ -1,0 +1,69 @@
+//! One agent as it travels between the reactor and the workers: its turn machine, its log, the
+//! model request it waits for, and a batch that the disk has not taken yet.
+//!
+//! Invariant: whatever the machine has decided and the log does not hold is in `held`, and none of
+//! its effects has been released.
+
+use crate::agent::{Machine, Output};
+use crate::disk::{DiskFile, SessionLog};
+use crate::model::Call;
+use crate::proto::ident::ModelSpec;
+use crate::proto::time::Mono;
+
+/// An agent that is resident in memory.
+pub struct Agent {
+    pub(super) machine: Machine,
+    pub(super) log: SessionLog,
+    pub(super) asking: Option<Box<Asking>>,
+    pub(super) held: Option<Box<Output>>,
+}
+
+/// The model request of the running step.
+pub(super) struct Asking {
+    /// The machine's name for it.
+    pub(super) ask: u64,
+    /// The step's number within the session, from 0.
+    pub(super) step: u64,
+    /// What it asks, as the step's log says.
+    pub(super) model: ModelSpec,
+    pub(super) call: Call,
+    /// Whether it was already repeated with half the history.
+    pub(super) halved: bool,
+    pub(super) state: AskState,
+}
+
+/// Whether a call has something to say.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum AskState {
+    /// It has to be polled.
+    Ready,
+    /// Not before this point, or before something is fed.
+    Waiting(Option<Mono>),
+}
+
+impl Agent {
+    /// Whether a step is running or its batch waits for the disk: it cannot be evicted.
+    pub fn is_busy(&self) -> bool {
+        self.held.is_some() || self.asking.is_some() || !self.machine.evictable()
+    }
+
+    /// Whether a model is asked or a tool runs.
+    pub fn is_stepping(&self) -> bool {
+        self.machine.busy()
+    }
+
+    /// Whether a batch waits for the disk to take it.
+    pub fn is_stalled(&self) -> bool {
+        self.held.is_some()
+    }
+
+    /// Whether its log holds a descriptor.
+    pub fn holds_file(&self) -> bool {
+        self.log.is_open()
+    }
+
+    /// Takes the descriptor away; the next append opens the file again.
+    pub fn take_file(&mut self) -> Option<Box<dyn DiskFile>> {
+        self.log.close()
+    }
+}

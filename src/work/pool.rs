@@ -1,0 +1,146 @@
+//! The worker threads: a fixed number, each takes one job, runs it to its end, and takes the next.
+//!
+//! It knows jobs as values of two classes and nothing of what they do. Jobs that may sync or run an
+//! embedder's code occupy all workers but one, so that a slow disk never stops a replay: the first
+//! worker takes reads only.
+//!
+//! Invariant: a panic ends the job it happened in, never the worker.
+
+use super::{Class, Done, Job, Worker};
+use crossbeam_channel::{Receiver, Sender, unbounded};
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+/// Wakes the reactor, at most once for each time it looks.
+#[derive(Clone)]
+pub struct Doorbell {
+    rung: Arc<AtomicBool>,
+    wake: Arc<dyn Fn() + Send + Sync>,
+}
+
+impl Doorbell {
+    /// A doorbell that calls `wake` when it is rung and was not yet heard.
+    pub fn new(wake: impl Fn() + Send + Sync + 'static) -> Self {
+        Self { rung: Arc::default(), wake: Arc::new(wake) }
+    }
+
+    /// Called after something was put where the reactor will find it.
+    pub fn ring(&self) {
+        if !self.rung.swap(true, Ordering::AcqRel) {
+            (self.wake)();
+        }
+    }
+
+    /// Called by the reactor before it looks: what comes after rings again.
+    pub fn heard(&self) {
+        // A swap and not a store: it takes over what was put in the queue before the last ring.
+        self.rung.swap(false, Ordering::AcqRel);
+    }
+}
+
+/// The way up: answers from workers, the resolver and handles, and the bell that announces them.
+#[derive(Clone)]
+pub struct Inbound {
+    sender: Sender<Done>,
+    bell: Doorbell,
+}
+
+impl Inbound {
+    /// A way up whose bell calls `wake`, and its other end.
+    pub fn new(wake: impl Fn() + Send + Sync + 'static) -> (Self, Receiver<Done>) {
+        let (sender, receiver) = unbounded();
+        (Self { sender, bell: Doorbell::new(wake) }, receiver)
+    }
+
+    /// Sends `done` up. After the reactor has ended, it is dropped: nobody is left to hear it.
+    pub fn send(&self, done: Done) {
+        if self.sender.send(done).is_ok() {
+            self.bell.ring();
+        }
+    }
+
+    /// See [`Doorbell::heard`].
+    pub fn heard(&self) {
+        self.bell.heard();
+    }
+}
+
+/// The pool. Dropping it lets every worker finish the job it is at; nobody waits for them.
+pub struct Pool {
+    reads: Sender<Job>,
+    others: Sender<Job>,
+}
+
+impl Pool {
+    /// Starts `count` workers, at least two.
+    pub fn start(count: usize, inbound: &Inbound, worker: impl Fn() -> Worker) -> io::Result<Self> {
+        let (reads, reads_taken) = unbounded();
+        let (others, others_taken) = unbounded();
+        for number in 0..count.max(2) {
+            let (inbound, worker) = (inbound.clone(), worker());
+            let reads = reads_taken.clone();
+            let others = (number > 0).then(|| others_taken.clone());
+            thread::Builder::new()
+                .name(format!("worker-{number}"))
+                .spawn(move || work(&reads, others.as_ref(), worker, &inbound))?;
+        }
+        Ok(Self { reads, others })
+    }
+
+    /// Queues a job behind the others of its class.
+    pub fn submit(&self, job: Job) {
+        let queue = match job.class() {
+            Class::Read => &self.reads,
+            Class::Other => &self.others,
+        };
+        queue.send(job).expect("workers live as long as the pool, so the queue has a taker");
+    }
+
+    /// Jobs that wait for a worker.
+    pub fn depth(&self) -> usize {
+        self.reads.len() + self.others.len()
+    }
+}
+
+fn work(reads: &Receiver<Job>, others: Option<&Receiver<Job>>, mut worker: Worker, up: &Inbound) {
+    let never = crossbeam_channel::never();
+    let others = others.unwrap_or(&never);
+    loop {
+        let taken = crossbeam_channel::select! {
+            recv(reads) -> job => job,
+            recv(others) -> job => job,
+        };
+        let Ok(job) = taken else { return };
+        let on_panic = job.on_panic();
+        let run = AssertUnwindSafe(|| worker.run(job, &mut |done| up.send(done)));
+        // Unwind safe: what the job held is dropped with it, and the worker keeps nothing of it.
+        if catch_unwind(run).is_err() {
+            up.send(on_panic);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicUsize;
+
+    #[test]
+    fn a_burst_wakes_the_reactor_once_and_the_next_burst_again() {
+        let wakes = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&wakes);
+        let bell = Doorbell::new(move || {
+            counted.fetch_add(1, Ordering::Relaxed);
+        });
+        for burst in 1..=3 {
+            for _ in 0..5 {
+                bell.ring();
+            }
+            assert_eq!(wakes.load(Ordering::Relaxed), burst);
+            bell.heard();
+        }
+    }
+}

@@ -1,0 +1,424 @@
+//! One run of an agent through its inputs: the body of [`Job::Advance`](super::Job::Advance).
+//!
+//! Inputs go to the turn machine or to the model call; what the machine decides collects in one
+//! batch; the batch is appended, published, and its effects are released. A provider inside the
+//! process is pulled for at most one batch, then the agent goes to the back of the queue.
+
+use super::advance::{Advance, Input, NetEvent};
+use super::agent::{Agent, AskState, Asking};
+use super::note::{Level, Note};
+use super::{Done, Home, Published, Random, Upstream};
+use crate::agent::history::History;
+use crate::agent::{
+    Context, Effect, Input as Turn, Message, ModelEvent, Note as TurnNote, Output, Reply,
+};
+use crate::conn::wire_forms;
+use crate::disk::{AppendError, InboxEntry, Store};
+use crate::limits::{BATCH_BYTES_MAX, BATCH_EVENTS_MAX};
+use crate::log::Shape;
+use crate::model::{Action, Call, Net, Provider, Request};
+use crate::proto::command::Command;
+use crate::proto::event::ErrorCode;
+use crate::proto::ident::ModelSpec;
+use crate::proto::payload::TurnStatus;
+use crate::proto::time::Wall;
+
+/// Batches one job may append: what its inputs led to, and what a provider inside the process
+/// answers to that. With both in one job, a short answer costs one trip to a worker.
+const BATCHES_MAX: u32 = 2;
+
+pub(super) struct Run<'a> {
+    pub(super) job: &'a Advance,
+    pub(super) body: Box<Agent>,
+    pub(super) store: &'a Store,
+    pub(super) random: &'a mut Random,
+    pub(super) clock: fn() -> Wall,
+    pub(super) send: &'a mut dyn FnMut(Done),
+    out: Output,
+    /// Bytes of text in `out.events`, roughly: what bounds a batch.
+    out_bytes: usize,
+    /// The provider connection was given up during this job: what came from it is stale.
+    deaf: bool,
+    batches: u32,
+}
+
+impl<'a> Run<'a> {
+    pub(super) fn new(
+        job: &'a Advance,
+        mut body: Box<Agent>,
+        store: &'a Store,
+        random: &'a mut Random,
+        clock: fn() -> Wall,
+        send: &'a mut dyn FnMut(Done),
+    ) -> Self {
+        let out = body.held.take().map(|held| *held).unwrap_or_default();
+        Self { job, body, store, random, clock, send, out, out_bytes: 0, deaf: false, batches: 0 }
+    }
+
+    /// Runs the inputs, and says what the agent waits for then.
+    pub(super) fn run(mut self, inputs: Vec<Input>) -> Home {
+        let held = !self.out.events.is_empty();
+        let mut rest = false;
+        if held {
+            let retry = inputs.iter().any(|input| matches!(input, Input::Retry | Input::Rest));
+            if !retry || !self.append() {
+                for input in inputs {
+                    self.input_while_stalled(input);
+                }
+                return self.home(true);
+            }
+        }
+        for input in inputs {
+            rest |= matches!(input, Input::Rest);
+            self.input(input);
+            if self.batch_is_full() && !self.append() {
+                // What is left of the inputs joins the held batch; no more will come.
+                self.batches = BATCHES_MAX;
+            }
+        }
+        let stalled = !self.settle();
+        if !stalled && (rest || !self.body.is_busy()) {
+            self.rest();
+        }
+        self.home(stalled)
+    }
+
+    fn input(&mut self, input: Input) {
+        match input {
+            Input::Command { from, command } => self.turn(Turn::Command { from, command }),
+            Input::Resume => self.turn(Turn::Resume),
+            Input::Net(event) => {
+                let now = self.job.now;
+                if let (Some(asking), false) = (&mut self.body.asking, self.deaf) {
+                    asking.state = AskState::Ready;
+                    match &event {
+                        NetEvent::Connected => asking.call.feed(now, Net::Connected),
+                        NetEvent::Bytes(bytes) => asking.call.feed(now, Net::Bytes(bytes)),
+                        NetEvent::Eof => asking.call.feed(now, Net::Eof),
+                        NetEvent::Failed(reason) => asking.call.feed(now, Net::Failed(reason)),
+                    }
+                    self.pump();
+                }
+            }
+            Input::Clock => {
+                if let Some(asking) = &mut self.body.asking {
+                    asking.state = AskState::Ready;
+                }
+                self.pump();
+            }
+            Input::Read(read) => {
+                let tip = self.body.log.tip();
+                (self.send)(read.run(self.store, tip));
+            }
+            Input::Snapshot { conn } => {
+                let snapshot = Some(Box::new(self.body.machine.snapshot(&self.job.settings.rules)));
+                (self.send)(Done::Snapshot { conn, agent: self.job.agent, snapshot });
+            }
+            Input::Retry | Input::Rest => {}
+        }
+    }
+
+    /// While a batch waits for space, a frame that would append is refused; a cancel is not: it
+    /// stops the provider now and is logged later (design/log-format, "Failures").
+    fn input_while_stalled(&mut self, input: Input) {
+        match input {
+            Input::Command { from, command: command @ Command::Cancel { .. } } => {
+                self.turn(Turn::Command { from, command });
+                self.stop_asking();
+            }
+            Input::Command { from: Some(to), .. } => {
+                let message = "storage full".to_owned();
+                (self.send)(Done::Replies(vec![Reply { to, code: ErrorCode::Internal, message }]));
+            }
+            Input::Read(_) | Input::Snapshot { .. } => self.input(input),
+            Input::Command { from: None, .. }
+            | Input::Net(_)
+            | Input::Clock
+            | Input::Resume
+            | Input::Retry
+            | Input::Rest => {}
+        }
+    }
+
+    /// Gives the turn machine one input.
+    fn turn(&mut self, input: Turn) {
+        if let Turn::Model { event: ModelEvent::Text(text), .. } = &input {
+            self.out_bytes += text.len();
+        }
+        let random = &mut *self.random;
+        let mut context = Context {
+            rules: &self.job.settings.rules,
+            model: &self.job.model,
+            ids: &mut || random.next_id(),
+            stopping: self.job.stopping,
+        };
+        self.body.machine.input(input, &mut context, &mut self.out);
+    }
+
+    fn batch_is_full(&self) -> bool {
+        self.out.events.len() >= BATCH_EVENTS_MAX || self.out_bytes >= BATCH_BYTES_MAX
+    }
+
+    /// Takes from the model call what it has, until the batch is full or it has to wait.
+    fn pump(&mut self) {
+        while self.batches < BATCHES_MAX && !self.batch_is_full() {
+            let Some(asking) = &mut self.body.asking else { return };
+            let ask = asking.ask;
+            match asking.call.poll(self.job.now) {
+                Action::Text(text) => {
+                    self.turn(Turn::Model { ask, event: ModelEvent::Text(text) });
+                }
+                Action::Wait(deadline) => {
+                    asking.state = AskState::Waiting(deadline);
+                    return;
+                }
+                Action::Connect { target, request } => {
+                    self.deaf = true;
+                    self.upstream(Upstream::Connect { target, request });
+                }
+                Action::Disconnect => {
+                    self.deaf = true;
+                    self.upstream(Upstream::Disconnect);
+                }
+                Action::Finished(finish) => {
+                    self.body.asking = None;
+                    self.turn(Turn::Model { ask, event: ModelEvent::Finished(finish) });
+                }
+                Action::Failed { reason, context_exceeded } => {
+                    self.failed(&reason, context_exceeded);
+                }
+            }
+        }
+    }
+
+    /// A request the model's context had no room for is repeated once with half the history.
+    fn failed(&mut self, reason: &str, context_exceeded: bool) {
+        let asking = self.body.asking.take().expect("only a call that runs can fail");
+        if context_exceeded && !asking.halved {
+            let (ask, step) = (asking.ask, asking.step);
+            self.ask(ask, step, asking.model, true);
+        } else {
+            let event = ModelEvent::Failed { reason: reason.to_owned() };
+            self.turn(Turn::Model { ask: asking.ask, event });
+        }
+    }
+
+    fn upstream(&mut self, command: Upstream) {
+        (self.send)(Done::Upstream { agent: self.job.agent, command });
+    }
+
+    fn stop_asking(&mut self) {
+        if self.body.asking.take().is_some() {
+            self.deaf = true;
+            self.upstream(Upstream::Disconnect);
+        }
+    }
+
+    /// Appends what was decided, releases its effects, and lets a provider inside the process
+    /// answer. Says whether the disk took everything.
+    fn settle(&mut self) -> bool {
+        while self.batches < BATCHES_MAX {
+            self.pump();
+            if self.out_is_empty() {
+                return true;
+            }
+            if !self.append() {
+                return false;
+            }
+        }
+        true
+    }
+
+    fn out_is_empty(&self) -> bool {
+        self.out.events.is_empty()
+            && self.out.effects.is_empty()
+            && self.out.replies.is_empty()
+            && self.out.notes.is_empty()
+            && self.body.machine.unsaved_inbox().next().is_none()
+    }
+
+    /// Saves texts that wait, appends the batch, publishes it, and releases its effects. False when
+    /// the disk has no space: then the batch is held, whole or what is left of it.
+    fn append(&mut self) -> bool {
+        if !self.out.replies.is_empty() {
+            let replies = std::mem::take(&mut self.out.replies);
+            (self.send)(Done::Replies(replies));
+        }
+        match self.append_events() {
+            Ok(()) => {}
+            Err(AppendError::NoSpace { .. } | AppendError::Unopened { .. }) => return false,
+            Err(AppendError::Latched(reason)) => {
+                (self.send)(Done::Latched { reason });
+                return false;
+            }
+        }
+        self.batches += 1;
+        self.out_bytes = 0;
+        if !self.out.notes.is_empty() {
+            let session = &self.job.session;
+            let notes =
+                self.out.notes.drain(..).map(|note| turn_note(note).about(session)).collect();
+            (self.send)(Done::Notes(notes));
+        }
+        for effect in std::mem::take(&mut self.out.effects) {
+            match effect {
+                Effect::Ask { ask, step, model } => self.ask(ask, step, model, false),
+                Effect::StopAsking { ask } => {
+                    if self.body.asking.as_ref().is_some_and(|asking| asking.ask == ask) {
+                        self.stop_asking();
+                    }
+                }
+                Effect::Run(_) => unreachable!("no tool is mounted, so none is allowed to run"),
+            }
+        }
+        true
+    }
+
+    fn append_events(&mut self) -> Result<(), AppendError> {
+        let at = (self.clock)();
+        let after = self.body.log.tip().seq + 1;
+        let unsaved: Vec<InboxEntry> = self
+            .body
+            .machine
+            .unsaved_inbox()
+            .map(|text| InboxEntry {
+                id: text.id,
+                at,
+                wake: text.wake,
+                text: text.text.clone(),
+                after,
+            })
+            .collect();
+        if !unsaved.is_empty() {
+            self.body.log.inbox_append(self.store, &unsaved)?;
+            self.body.machine.mark_saved();
+        }
+        if self.out.events.is_empty() {
+            return Ok(());
+        }
+        let first = self.body.log.tip().seq + 1;
+        let (lines, result) = match self.body.log.append(self.store, &self.out.events, at) {
+            Ok(lines) => {
+                self.out.events.clear();
+                (lines, Ok(()))
+            }
+            Err(AppendError::NoSpace { lines, appended }) => {
+                self.out.events.drain(..appended);
+                (lines, Err(AppendError::NoSpace { lines: Vec::new(), appended: 0 }))
+            }
+            Err(AppendError::Unopened { lines, appended, error }) => {
+                self.out.events.drain(..appended);
+                (lines, Err(AppendError::Unopened { lines: Vec::new(), appended: 0, error }))
+            }
+            Err(error) => return Err(error),
+        };
+        if !lines.is_empty() {
+            let tip = self.body.log.tip();
+            let count = tip.seq + 1 - first;
+            let agent = self.job.agent;
+            (self.send)(Done::Events(Published { agent, lines, first, count, tip }));
+        }
+        result
+    }
+
+    /// Builds the request of a step and starts its call.
+    fn ask(&mut self, ask: u64, step: u64, model: ModelSpec, halved: bool) {
+        let call = self.start_call(step, &model, halved);
+        match call {
+            Ok(call) => {
+                self.body.asking = Some(Box::new(Asking {
+                    ask,
+                    step,
+                    model,
+                    call,
+                    halved,
+                    state: AskState::Ready,
+                }));
+            }
+            Err(reason) => self.turn(Turn::Model { ask, event: ModelEvent::Failed { reason } }),
+        }
+    }
+
+    fn start_call(&mut self, step: u64, model: &ModelSpec, halved: bool) -> Result<Call, String> {
+        let settings = &self.job.settings;
+        let provider = settings
+            .providers
+            .get(&*model.provider)
+            .ok_or_else(|| format!("provider {} is not configured", model.provider))?;
+        let fresh = self.body.machine.fresh_texts();
+        let in_process = matches!(provider, Provider::Echo | Provider::Scripted(_));
+        let messages = if in_process && !fresh.is_empty() {
+            Vec::new()
+        } else {
+            let bytes = if halved { settings.history_bytes / 2 } else { settings.history_bytes };
+            self.history(bytes)?
+        };
+        let request = Request {
+            system: settings.system_prompt.as_deref(),
+            messages: &messages,
+            tools: &[],
+            fresh,
+        };
+        let seed = self.random.next_u64();
+        Ok(Call::start(provider, &request, &model.model, step, self.job.now, seed))
+    }
+
+    /// The model's view of the session: whole turns, newest first, within `bytes` of log.
+    fn history(&self, bytes: usize) -> Result<Vec<Message>, String> {
+        let log = &self.body.log;
+        let lines = self
+            .store
+            .turns(&self.job.session, log.state(), log.tip(), bytes)
+            .map_err(|error| format!("the history cannot be read: {error}"))?;
+        let shape = Shape::new(self.job.session.clone());
+        let mut history = History::default();
+        for event in wire_forms(&lines).filter_map(|wire| shape.event(wire)) {
+            history.push_raw(event.seq, event.kind, event.payload).map_err(|error| {
+                format!("the history cannot be read: seq {}: {error}", event.seq)
+            })?;
+        }
+        Ok(history.finish())
+    }
+
+    /// Leaves the log as a clean stop leaves it: its last batch attested, no descriptor held.
+    fn rest(&mut self) {
+        self.body.log.attest(self.store);
+        drop(self.body.log.close());
+    }
+
+    fn home(mut self, stalled: bool) -> Home {
+        if stalled {
+            self.body.held = Some(Box::new(std::mem::take(&mut self.out)));
+        }
+        let (wake_at, again) = match self.body.asking.as_ref().map(|asking| asking.state) {
+            _ if stalled => (None, false),
+            None => (None, false),
+            Some(AskState::Ready) => (None, true),
+            Some(AskState::Waiting(deadline)) => (deadline, false),
+        };
+        Home { agent: self.job.agent, body: Some(self.body), wake_at, again }
+    }
+}
+
+fn turn_note(note: TurnNote) -> Note {
+    match note {
+        TurnNote::TurnEnded { status, reason, steps, usage } => {
+            let mut note = Note::new(Level::Info, "turn ended")
+                .with("status", status.as_str())
+                .with("steps", steps);
+            if let Some(usage) = usage {
+                note = note
+                    .with("prompt_tokens", usage.prompt_tokens)
+                    .with("completion_tokens", usage.completion_tokens);
+            }
+            match (status, reason) {
+                // A cancel's reason is what somebody wrote; a failure's is ours.
+                (TurnStatus::Failed, Some(reason)) => note.with("reason", reason),
+                _ => note,
+            }
+        }
+        TurnNote::ResumeFailed { reason } => {
+            Note::new(Level::Warn, "resume failed, the turn stays open").with("reason", reason)
+        }
+    }
+}
