@@ -14,6 +14,7 @@ pub mod tool;
 pub mod conn;
 pub mod disk;
 pub mod work;
+pub mod hub;
 pub mod net;
 pub mod server;
 pub mod client;

@@ -1,0 +1,158 @@
+//! What comes up from the workers and from the embedding program.
+
+use super::entry::{Entry, Log, Place};
+use super::{Hub, Options};
+use crate::conn::slab::Tag;
+use crate::disk::Tip;
+use crate::proto::command::Command;
+use crate::proto::event::ErrorCode;
+use crate::proto::ident::SessionId;
+use crate::work::advance::Input;
+use crate::work::note::{Level, Note};
+use crate::work::{Done, Reload, Unopened, Upstream};
+use std::sync::Arc;
+
+impl Hub {
+    /// A worker, the resolver or a handle has something to say. What is not for the hub comes back.
+    pub fn done(&mut self, done: Done) -> Option<Done> {
+        match done {
+            Done::Opened { agent, outcome } => self.opened(agent, outcome),
+            Done::Events(published) => self.publish(&published),
+            Done::Replies(replies) => {
+                for reply in replies {
+                    self.reply(reply.to, reply.code, &reply.message);
+                }
+            }
+            Done::Upstream { agent, command } => self.command_upstream(agent, command),
+            Done::Snapshot { conn, agent, snapshot } => self.show(conn, agent, snapshot.as_deref()),
+            Done::Piece { conn, generation, outcome } => self.piece(conn, generation, outcome),
+            Done::Home(home) => self.home(home),
+            Done::Panicked { agent, readers } => self.panicked(agent, readers),
+            Done::Latched { reason } => self.latch(reason),
+            Done::Notes(notes) => self.orders.notes.extend(notes),
+            Done::Control(_) | Done::Resolved(_) => return Some(done),
+        }
+        None
+    }
+
+    fn opened(&mut self, agent: Tag, outcome: Result<Tip, Unopened>) {
+        let Some(entry) = self.agents.get_mut(agent) else { return };
+        let failure = match &outcome {
+            Ok(_) | Err(Unopened::Missing) => None,
+            Err(Unopened::Damaged { place, .. }) => Some(("log is damaged", place.clone())),
+            Err(Unopened::Failed { reason }) => Some(("log cannot be opened", reason.clone())),
+        };
+        if let Some((event, cause)) = failure
+            && !matches!((&entry.log, &outcome), (Log::Not(Unopened::Damaged { .. }), _))
+        {
+            let note = Note::new(Level::Error, event).about(&entry.session);
+            self.orders.notes.push(note.with("cause", cause));
+        }
+        let entry = self.agents.get_mut(agent).expect("it was there a line ago");
+        let was_open = entry.tip().is_some();
+        entry.log = match outcome {
+            Ok(tip) => Log::At(tip),
+            Err(why) => Log::Not(why),
+        };
+        let (client, waiting) = (entry.client, std::mem::take(&mut entry.waiting));
+        if let Some(tag) = client
+            && !was_open
+        {
+            if entry.tip().is_some() {
+                self.greet_or_open(tag, agent);
+            } else {
+                self.fail(tag, ErrorCode::Internal, "the session's log cannot be opened");
+            }
+        }
+        for tag in waiting {
+            self.answer(tag);
+        }
+    }
+
+    fn command_upstream(&mut self, agent: Tag, command: Upstream) {
+        if let Some(entry) = self.agents.get_mut(agent) {
+            entry.forget_upstream();
+            entry.upstream = matches!(command, Upstream::Connect { .. });
+            self.orders.upstream.push((agent, command));
+        }
+    }
+
+    fn panicked(&mut self, agent: Option<Tag>, readers: Vec<Tag>) {
+        let mut note = Note::new(Level::Error, "a job panicked");
+        for tag in readers {
+            self.unread(tag);
+        }
+        if let Some(agent) = agent {
+            if let Some(entry) = self.agents.get(agent) {
+                note = note.about(&entry.session);
+            }
+            self.lost(agent);
+            self.command_upstream(agent, Upstream::Disconnect);
+            let client = self.agents.get(agent).and_then(|entry| entry.client);
+            if let Some(tag) = client {
+                let message = "the server hit an unexpected error serving this agent";
+                self.fail(tag, ErrorCode::Internal, message);
+            }
+        }
+        self.orders.notes.push(note);
+    }
+
+    /// Nothing is appended any more: every client learns it, and the server ends.
+    fn latch(&mut self, reason: String) {
+        if self.latched.is_some() {
+            return;
+        }
+        self.orders.notes.push(Note::new(Level::Error, "disk failed").with("cause", &reason));
+        self.latched = Some(reason);
+        let tags: Vec<Tag> = self.clients.tags().collect();
+        for tag in tags {
+            self.fail(tag, ErrorCode::Internal, "the server's disk failed; reconnect later");
+        }
+        self.end_now();
+    }
+
+    /// Why nothing can be appended any more, if that is so.
+    pub fn latched(&self) -> Option<&str> {
+        self.latched.as_deref()
+    }
+
+    /// A text from the embedding program, as a client's `inject`.
+    pub fn inject(&mut self, session: &SessionId, text: String, wake: bool) {
+        let agent = self.entry_of(session);
+        if let Some(entry) = self.agents.get_mut(agent) {
+            entry.create = true;
+        }
+        let command = Command::Inject { text, wake };
+        self.post(agent, Input::Command { from: None, command });
+    }
+
+    /// Resumes the open turn of a session, if there is one.
+    pub fn resume_turn(&mut self, session: &crate::proto::ident::SessionId) {
+        let agent = self.entry_of(session);
+        self.post(agent, Input::Resume);
+    }
+
+    /// Goes by this configuration from now on. Roles that clients have changed stay as they are,
+    /// unless the configuration changes them too. The caller has said what cannot change.
+    pub fn reload(&mut self, reload: Reload) {
+        let Reload { config, running, tokens } = reload;
+        let Options { max_connections, open_files_max, .. } = self.options;
+        self.options = Options::new(&config, max_connections, open_files_max);
+        self.gate.set_limit(self.options.max_concurrent_replays);
+        self.settings = Arc::new(self.settings.reloaded(&config));
+        for (role, model) in &config.roles {
+            if running.roles.get(role) != Some(model) {
+                self.roles.insert(role.clone(), model.clone());
+            }
+        }
+        self.set_tokens(tokens);
+        self.orders.notes.push(Note::new(Level::Info, "configuration reloaded"));
+    }
+
+    /// Agents by what they do, for the metrics: known, resident, in a job.
+    pub fn agents(&self) -> (usize, usize, usize) {
+        let resident = |entry: &Entry| matches!(entry.place, Place::Home(_));
+        let resident = self.agents.iter().filter(|(_, entry)| resident(entry)).count();
+        (self.agents.len(), resident, self.residents.out)
+    }
+}

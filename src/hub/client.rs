@@ -1,0 +1,99 @@
+//! One connection as the hub sees it: the machine that speaks to the peer, and what the hub owes it.
+
+use crate::config::Token;
+use crate::conn::Conn;
+use crate::conn::slab::Tag;
+use crate::conn::subscription::Subscription;
+use crate::disk::Cursor;
+use crate::proto::time::Mono;
+
+/// A connection and its place in the world.
+pub(super) struct Client {
+    pub(super) conn: Conn,
+    /// Bytes the socket has given and the connection may not look at yet.
+    pub(super) backlog: Vec<u8>,
+    /// What it is for, once its head was understood.
+    pub(super) purpose: Purpose,
+    /// What it reads of the log.
+    pub(super) stream: Option<Box<Stream>>,
+    /// Which subscription `stream` is; grows with each.
+    pub(super) generation: u32,
+    /// A piece of the log is being read for it, whichever subscription asked.
+    pub(super) reading: bool,
+    /// It stands in the gate's queue.
+    pub(super) queued: bool,
+    /// It stands in the list of connections to look after.
+    pub(super) touched: bool,
+    /// Heartbeats since it was last heard.
+    pub(super) missed: u8,
+    /// When its socket last took a byte, or its ring was last empty.
+    pub(super) took: Mono,
+}
+
+/// What a connection is for.
+pub(super) enum Purpose {
+    /// Its head is not known yet, or it is only there to be answered.
+    None,
+    /// The socket of an agent.
+    Socket {
+        /// The agent.
+        agent: Tag,
+        /// What it presented: when that is revoked, it goes.
+        token: Token,
+    },
+    /// `GET /agents/{id}`.
+    Snapshot { agent: Tag },
+    /// `GET /agents/{id}/events`.
+    Events {
+        agent: Tag,
+        from: u64,
+        limit: Option<u64>,
+        /// The client knows the chunked coding.
+        chunked: bool,
+    },
+}
+
+/// A reader's place in the log, and how to get on from there.
+pub(super) struct Stream {
+    pub(super) place: Subscription,
+    /// Where the next event stands, when a piece has been read.
+    pub(super) cursor: Option<Cursor>,
+    /// The last piece ended at the tip it knew, and the tip had moved on: the next piece is read by
+    /// the agent's own job, between its appends, so that no append can come between.
+    pub(super) chases: bool,
+    /// The tip the piece under way was asked with.
+    pub(super) asked_tip: u64,
+}
+
+impl Stream {
+    pub(super) fn new(place: Subscription) -> Self {
+        Self { place, cursor: None, chases: false, asked_tip: 0 }
+    }
+}
+
+impl Client {
+    pub(super) fn new(now: Mono) -> Self {
+        Self {
+            conn: Conn::default(),
+            backlog: Vec::new(),
+            purpose: Purpose::None,
+            stream: None,
+            generation: 0,
+            reading: false,
+            queued: false,
+            touched: false,
+            missed: 0,
+            took: now,
+        }
+    }
+
+    /// The agent it is concerned with.
+    pub(super) fn agent(&self) -> Option<Tag> {
+        match self.purpose {
+            Purpose::None => None,
+            Purpose::Socket { agent, .. }
+            | Purpose::Snapshot { agent }
+            | Purpose::Events { agent, .. } => Some(agent),
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! One session as the hub knows it: where its log ends, who listens, and where its agent is.
+
+use crate::conn::slab::Tag;
+use crate::disk::Tip;
+use crate::proto::ident::{ModelSpec, SessionId};
+use crate::proto::time::Mono;
+use crate::work::Unopened;
+use crate::work::advance::Input;
+use crate::work::agent::Agent;
+use std::collections::BTreeMap;
+
+/// A session known to this process.
+pub(super) struct Entry {
+    pub(super) session: SessionId,
+    pub(super) log: Log,
+    pub(super) place: Place,
+    /// The connected client.
+    pub(super) client: Option<Tag>,
+    /// HTTP requests that wait for the log to be looked up.
+    pub(super) waiting: Vec<Tag>,
+    /// What has arrived since the agent left.
+    pub(super) mailbox: Vec<Input>,
+    /// Bytes of client frames in the mailbox, with an allowance for each.
+    pub(super) frame_bytes: usize,
+    /// Bytes of the provider's answer in the mailbox.
+    pub(super) upstream_bytes: usize,
+    /// It has, or is getting, a provider connection.
+    pub(super) upstream: bool,
+    /// When the agent wants to be looked at.
+    pub(super) wake_at: Option<Mono>,
+    /// A socket has asked for this session: it is made if there is none.
+    pub(super) create: bool,
+    /// It counts against `max_agents`.
+    pub(super) pinned: bool,
+    /// Its batch waits for the disk.
+    pub(super) stalled: bool,
+    /// It stands in the queue of idle residents.
+    pub(super) idle: bool,
+    /// Grows each time it comes home with an open file; tells the newest place in that queue.
+    pub(super) file_stamp: u32,
+    /// Roles that a client of this agent has changed for it alone.
+    pub(super) roles: BTreeMap<String, ModelSpec>,
+}
+
+/// What is known of a log.
+#[derive(Clone)]
+pub(super) enum Log {
+    /// Nothing yet.
+    Unknown,
+    /// It ends here; everything up to it is published.
+    At(Tip),
+    /// It cannot be appended to, or is not there.
+    Not(Unopened),
+}
+
+/// Where the agent is.
+pub(super) enum Place {
+    /// Nowhere: its log says all there is to it.
+    Evicted,
+    /// Here.
+    Home(Box<Agent>),
+    /// In a job.
+    Out,
+}
+
+impl Entry {
+    pub(super) fn new(session: SessionId) -> Self {
+        Self {
+            session,
+            log: Log::Unknown,
+            place: Place::Evicted,
+            client: None,
+            waiting: Vec::new(),
+            mailbox: Vec::new(),
+            frame_bytes: 0,
+            upstream_bytes: 0,
+            upstream: false,
+            wake_at: None,
+            create: false,
+            pinned: false,
+            stalled: false,
+            idle: false,
+            file_stamp: 0,
+            roles: BTreeMap::new(),
+        }
+    }
+
+    /// The last event a reader may see.
+    pub(super) fn tip(&self) -> Option<Tip> {
+        match &self.log {
+            Log::At(tip) | Log::Not(Unopened::Damaged { tip, .. }) => Some(*tip),
+            Log::Unknown | Log::Not(_) => None,
+        }
+    }
+
+    /// Whether a step runs, or something of it waits.
+    pub(super) fn is_busy(&self) -> bool {
+        match &self.place {
+            Place::Evicted => false,
+            Place::Home(agent) => agent.is_busy(),
+            Place::Out => true,
+        }
+    }
+
+    /// Forgets what the provider sent: its connection was given up.
+    pub(super) fn forget_upstream(&mut self) {
+        self.mailbox.retain(|input| !matches!(input, Input::Net(_)));
+        self.upstream_bytes = 0;
+    }
+}

@@ -1,0 +1,216 @@
+//! Who reads what of which log: subscriptions, the gate, and the pieces that come back.
+
+use super::Hub;
+use super::client::{Client, Purpose, Stream};
+use crate::conn::slab::Tag;
+use crate::conn::subscription::{Mode, Subscription};
+use crate::conn::wire_forms;
+use crate::disk::{Piece, ReadError};
+use crate::limits::{PIECE_EVENTS_MAX, RING_LOW_WATER_BYTES};
+use crate::proto::event::{ErrorCode, write_replay_truncated};
+use crate::proto::http::{write_chunk, write_last_chunk};
+use crate::work::advance::Input;
+use crate::work::note::{Level, Note};
+use crate::work::{Job, Published, Read};
+
+impl Hub {
+    /// A client wants the log from `from` on, and then what comes (contract, "subscribe").
+    pub(super) fn subscribe(&mut self, tag: Tag, from: u64) {
+        let Some(tip) = self.tip_of(tag) else { return };
+        let Some(client) = self.clients.get_mut(tag) else { return };
+        client.generation = client.generation.wrapping_add(1);
+        client.conn.drop_events();
+        client.stream = Some(Box::new(Stream::new(Subscription::tail(from, tip))));
+        self.wait_at_gate(tag);
+    }
+
+    /// Queues a reader at the gate, if it waits for it and is not in a read already.
+    pub(super) fn wait_at_gate(&mut self, tag: Tag) {
+        let Some(client) = self.clients.get_mut(tag) else { return };
+        let waits = mode(client) == Some(Mode::Waiting);
+        if waits && !client.reading && !client.queued {
+            client.queued = true;
+            self.gate.ask(tag);
+            self.run_gate();
+        }
+    }
+
+    fn run_gate(&mut self) {
+        while let Some(tag) = self.gate.enter() {
+            if !self.begin_read(tag) {
+                self.gate.leave();
+            }
+        }
+    }
+
+    /// Asks for the next piece of what a reader waits for. False when it no longer waits.
+    fn begin_read(&mut self, tag: Tag) -> bool {
+        let Some(client) = self.clients.get_mut(tag) else { return false };
+        client.queued = false;
+        if mode(client) != Some(Mode::Waiting) {
+            return false;
+        }
+        let agent = client.agent().expect("who reads a log belongs to an agent");
+        let entry = self.agents.get_mut(agent).expect("an agent's entry stays");
+        let tip = entry.tip().expect("who reads a log has seen its tip");
+        let stream = client.stream.as_mut().expect("a mode is a stream's");
+        if let Some(truncated) = stream.place.begin_read(tip.seq, self.options.replay_limit) {
+            let mut frame = Vec::new();
+            write_replay_truncated(&mut frame, truncated.requested, truncated.from);
+            client.conn.in_order(&frame);
+        }
+        stream.asked_tip = tip.seq;
+        client.reading = true;
+        let read = Box::new(Read {
+            conn: tag,
+            generation: client.generation,
+            session: entry.session.clone(),
+            from: stream.place.next(),
+            cursor: stream.cursor,
+            tip,
+            events_max: u32::try_from(stream.place.wanted())
+                .map_or(PIECE_EVENTS_MAX, |wanted| wanted.min(PIECE_EVENTS_MAX)),
+        });
+        if stream.chases && entry.is_busy() {
+            self.post(agent, Input::Read(read));
+        } else {
+            self.orders.jobs.push(Job::Read(read));
+        }
+        self.touch(tag);
+        true
+    }
+
+    /// A piece that was being read for `tag` will not come.
+    pub(super) fn unread(&mut self, tag: Tag) {
+        self.gate.leave();
+        if let Some(client) = self.clients.get_mut(tag) {
+            client.reading = false;
+            self.lose_stream(tag, "the server hit an unexpected error reading the log");
+        }
+        self.run_gate();
+    }
+
+    /// A piece has come: it goes to its reader, unless that has subscribed anew since.
+    pub(super) fn piece(&mut self, tag: Tag, generation: u32, outcome: Result<Piece, ReadError>) {
+        self.gate.leave();
+        if let Some(client) = self.clients.get_mut(tag) {
+            client.reading = false;
+            if client.generation == generation && mode(client) == Some(Mode::Reading) {
+                match outcome {
+                    Ok(piece) => self.take_piece(tag, &piece),
+                    Err(error) => self.lose_stream(tag, &error.to_string()),
+                }
+            } else {
+                self.wait_at_gate(tag);
+            }
+        }
+        self.run_gate();
+    }
+
+    fn take_piece(&mut self, tag: Tag, piece: &Piece) {
+        let tip = self.tip_of(tag);
+        let Some(client) = self.clients.get_mut(tag) else { return };
+        let (Some(tip), Some(stream)) = (tip, client.stream.as_mut()) else { return };
+        assert!(
+            piece.count > 0 && piece.first == stream.place.next(),
+            "a piece begins where asked"
+        );
+        stream.cursor = Some(piece.next);
+        let next = piece.first + u64::from(piece.count);
+        stream.chases = next > stream.asked_tip;
+        let place = stream.place.end_read(u64::from(piece.count), tip, self.options.replay_limit);
+        let mode = stream.place.mode();
+        if let Purpose::Events { chunked, .. } = client.purpose {
+            let body = body_piece(&piece.lines, chunked, mode == Mode::Ended);
+            client.conn.stream(&body, mode == Mode::Ended);
+        } else {
+            client.conn.events(&piece.lines, 0, false);
+        }
+        if mode == Mode::Ended {
+            self.ending(tag, "answered");
+        } else if place.is_err() {
+            self.lag(tag);
+        } else {
+            self.drained(tag);
+        }
+        self.touch(tag);
+    }
+
+    /// A reader's ring has become emptier: below the mark, it reads on.
+    pub(super) fn drained(&mut self, tag: Tag) {
+        let Some(client) = self.clients.get_mut(tag) else { return };
+        if client.conn.event_bytes() < RING_LOW_WATER_BYTES
+            && let Some(stream) = &mut client.stream
+            && stream.place.mode() == Mode::Draining
+        {
+            stream.place.wait();
+            self.wait_at_gate(tag);
+        }
+    }
+
+    /// Events are in the log: from here on they exist for everybody.
+    pub(super) fn publish(&mut self, published: &Published) {
+        let Published { agent, lines, first, count, tip } = published;
+        let Some(entry) = self.agents.get_mut(*agent) else { return };
+        entry.log = super::entry::Log::At(*tip);
+        let Some(tag) = entry.client else { return };
+        let Some(client) = self.clients.get_mut(tag) else { return };
+        let Some(stream) = &mut client.stream else { return };
+        let skip = stream.place.publish(*first, *count);
+        if skip < *count {
+            client.conn.events(lines, skip, true);
+            self.touch(tag);
+        }
+    }
+
+    pub(super) fn lag(&mut self, tag: Tag) {
+        self.counters.lagged += 1;
+        let message = "the client reads too slowly; resubscribe from the last seq it has";
+        self.fail(tag, ErrorCode::Lagged, message);
+    }
+
+    /// A reader cannot be given what it wants.
+    fn lose_stream(&mut self, tag: Tag, why: &str) {
+        let Some(client) = self.clients.get_mut(tag) else { return };
+        if let Some(agent) = client.agent()
+            && let Some(entry) = self.agents.get(agent)
+        {
+            let note = Note::new(Level::Error, "log cannot be read").about(&entry.session);
+            self.orders.notes.push(note.with("cause", why));
+        }
+        if let Purpose::Events { .. } = client.purpose {
+            client.conn.abandon_stream();
+            self.ending(tag, "log cannot be read");
+        } else {
+            self.fail(tag, ErrorCode::Internal, why);
+        }
+    }
+
+    /// The last seq the log of a connection's agent has for readers.
+    pub(super) fn tip_of(&self, tag: Tag) -> Option<u64> {
+        let agent = self.clients.get(tag)?.agent()?;
+        self.agents.get(agent)?.tip().map(|tip| tip.seq)
+    }
+}
+
+fn mode(client: &Client) -> Option<Mode> {
+    client.stream.as_ref().map(|stream| stream.place.mode())
+}
+
+/// The wire envelopes of whole log lines, one a line, as a piece of an HTTP body.
+fn body_piece(lines: &[u8], chunked: bool, last: bool) -> Vec<u8> {
+    let mut body = Vec::with_capacity(lines.len());
+    for wire in wire_forms(lines) {
+        body.extend_from_slice(wire);
+        body.extend_from_slice(b"}\n");
+    }
+    if !chunked {
+        return body;
+    }
+    let mut chunk = Vec::with_capacity(body.len() + 32);
+    write_chunk(&mut chunk, &body);
+    if last {
+        write_last_chunk(&mut chunk);
+    }
+    chunk
+}

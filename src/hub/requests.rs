@@ -1,0 +1,317 @@
+//! Requests: who asks, whether it may, and what becomes of the connection.
+
+use super::Hub;
+use super::client::{Purpose, Stream};
+use super::entry::Log;
+use super::residents::main_model;
+use super::stop::Stage;
+use crate::agent::Snapshot;
+use crate::config::{MAIN_ROLE, Token, Tokens};
+use crate::conn::slab::Tag;
+use crate::conn::subscription::{Mode, Subscription};
+use crate::proto::event::{ErrorCode, write_hello};
+use crate::proto::http::{
+    Head, Status, Version, write_answer, write_chunked_head, write_to_close_head,
+};
+use crate::proto::ident::{ModelSpec, SessionId};
+use crate::proto::json::write_string;
+use crate::proto::upgrade::{self, Refusal, Route, token_eq};
+use crate::work::Unopened;
+use crate::work::advance::Input;
+use crate::work::note::{Level, Note};
+use std::collections::BTreeMap;
+
+const JSON: &str = "application/json";
+const JSON_LINES: &str = "application/x-ndjson";
+
+impl Hub {
+    /// A connection's head is known.
+    pub(super) fn request(&mut self, tag: Tag, head: &Head) {
+        let route = match upgrade::route(head) {
+            Ok(route) => route,
+            Err(refusal) => return self.refuse(tag, head, &refusal),
+        };
+        match route {
+            Route::Healthz => match self.health() {
+                Ok(()) => self.respond(tag, Status::Ok, "ok"),
+                Err(why) => self.respond(tag, Status::ServiceUnavailable, &why),
+            },
+            Route::Metrics => self.refuse(tag, head, &Refusal::NotFound),
+            Route::Socket { agent_id } => self.socket(tag, head, agent_id),
+            Route::Agent { agent_id } => {
+                if let Some(agent) = self.reader(tag, head, agent_id) {
+                    self.look_up(tag, Purpose::Snapshot { agent });
+                }
+            }
+            Route::Events { agent_id, from_seq, limit } => {
+                if let Some(agent) = self.reader(tag, head, agent_id) {
+                    let chunked = head.version() == Version::Http11;
+                    self.look_up(tag, Purpose::Events { agent, from: from_seq, limit, chunked });
+                }
+            }
+        }
+    }
+
+    fn refuse(&mut self, tag: Tag, head: &Head, refusal: &Refusal) {
+        let mut response = Vec::new();
+        refusal.write(&mut response, Some(head));
+        self.answer_with(tag, &response);
+    }
+
+    /// Whether the server takes work; else one line why not.
+    fn health(&self) -> Result<(), String> {
+        if let Some(reason) = &self.latched {
+            Err(format!("disk failed: {reason}"))
+        } else if self.is_stopping() {
+            Err("stopping".to_owned())
+        } else if self.is_storage_full() {
+            Err("storage full".to_owned())
+        } else {
+            Ok(())
+        }
+    }
+
+    /// The opening handshake of an agent's socket. A valid one is answered 101 whatever its token:
+    /// the client gets its error as a frame (clarifications, section 2).
+    fn socket(&mut self, tag: Tag, head: &Head, agent_id: &str) {
+        let key = match upgrade::accept(head) {
+            Ok(key) => key,
+            Err(refusal) => return self.refuse(tag, head, &refusal),
+        };
+        if self.stage != Stage::Running {
+            return self.refuse(tag, head, &Refusal::Unavailable("stopping"));
+        }
+        if let Err(refusal) = upgrade::check_origin(head, &self.options.allowed_origins) {
+            return self.refuse(tag, head, &refusal);
+        }
+        let Some(conn) = self.conn(tag) else { return };
+        conn.switch_protocols(&key);
+        match self.authorize(head, agent_id) {
+            Some((session, token)) => self.attach(tag, &session, token),
+            None => {
+                self.counters.unauthorized += 1;
+                self.orders.notes.push(Note::new(Level::Info, "unauthorized"));
+                self.fail(tag, ErrorCode::Unauthorized, "bad or missing token");
+            }
+        }
+    }
+
+    /// The session that `agent_id` names and the token presented for it, if that is one of its own.
+    ///
+    /// Every token of the session is compared, each in constant time: how long it takes tells
+    /// nothing of which matched or how far.
+    fn authorize(&self, head: &Head, agent_id: &str) -> Option<(SessionId, Token)> {
+        let presented = upgrade::bearer(head)?.as_bytes();
+        let session = SessionId::from_path_segment(agent_id)?;
+        let mut matched = None;
+        for token in self.tokens.of(&session) {
+            if token_eq(token.expose().as_bytes(), presented) {
+                matched = Some(token.clone());
+            }
+        }
+        matched.map(|token| (session, token))
+    }
+
+    /// The agent that an HTTP request may read; without a right token it gets 401.
+    fn reader(&mut self, tag: Tag, head: &Head, agent_id: &str) -> Option<Tag> {
+        if let Some((session, _)) = self.authorize(head, agent_id) {
+            return Some(self.entry_of(&session));
+        }
+        self.counters.unauthorized += 1;
+        self.refuse(tag, head, &Refusal::Unauthorized);
+        None
+    }
+
+    /// An authorized connection becomes the agent's one connection.
+    fn attach(&mut self, tag: Tag, session: &SessionId, token: Token) {
+        let agent = self.entry_of(session);
+        let entry = self.agents.get_mut(agent).expect("an agent's entry stays");
+        entry.create = true;
+        if let Some(old) = entry.client {
+            self.counters.superseded += 1;
+            self.fail(old, ErrorCode::Superseded, "a newer connection took over this agent");
+        }
+        let entry = self.agents.get_mut(agent).expect("an agent's entry stays");
+        if !entry.pinned && self.residents.pinned >= self.options.max_agents {
+            return self.fail(tag, ErrorCode::Internal, "agent limit reached");
+        }
+        entry.client = Some(tag);
+        self.orders.notes.push(Note::new(Level::Info, "connected").about(session));
+        if let Some(client) = self.clients.get_mut(tag) {
+            client.purpose = Purpose::Socket { agent, token };
+        }
+        self.repin(agent);
+        self.greet_or_open(tag, agent);
+    }
+
+    /// Sends `hello` once the end of the log is known.
+    pub(super) fn greet_or_open(&mut self, tag: Tag, agent: Tag) {
+        let entry = self.agents.get_mut(agent).expect("an agent's entry stays");
+        let Some(tip) = entry.tip() else {
+            if !self.is_out(agent) {
+                self.post(agent, Input::Clock);
+            }
+            return;
+        };
+        let mut hello = Vec::new();
+        write_hello(&mut hello, &entry.session, tip.seq);
+        if let Some(client) = self.clients.get_mut(tag) {
+            client.conn.open(&hello);
+            self.begin_heartbeat(tag);
+            self.resume(tag);
+        }
+    }
+
+    fn begin_heartbeat(&mut self, tag: Tag) {
+        self.deadlines.heartbeats.push_back((self.now.add_s(self.options.heartbeat_s), tag));
+    }
+
+    /// An HTTP request is answered once the log of its agent was looked up.
+    fn look_up(&mut self, tag: Tag, purpose: Purpose) {
+        let Some(client) = self.clients.get_mut(tag) else { return };
+        client.purpose = purpose;
+        let agent = client.agent().expect("a lookup is for an agent");
+        let entry = self.agents.get_mut(agent).expect("an agent's entry stays");
+        if entry.tip().is_some() {
+            return self.answer(tag);
+        }
+        entry.waiting.push(tag);
+        if !self.is_out(agent) {
+            self.post(agent, Input::Clock);
+        }
+    }
+
+    /// Answers an HTTP request whose agent's log was looked up.
+    pub(super) fn answer(&mut self, tag: Tag) {
+        let Some(client) = self.clients.get_mut(tag) else { return };
+        let Some(agent) = client.agent() else { return };
+        let entry = self.agents.get(agent).expect("an agent's entry stays");
+        let Some(tip) = entry.tip() else {
+            let (status, why) = match &entry.log {
+                Log::Not(Unopened::Failed { .. }) => {
+                    (Status::InternalServerError, "the log cannot be opened")
+                }
+                _ => (Status::NotFound, "no such session yet: it begins with its first connection"),
+            };
+            return self.respond(tag, status, why);
+        };
+        match client.purpose {
+            Purpose::Snapshot { agent } => self.post(agent, Input::Snapshot { conn: tag }),
+            Purpose::Events { from, limit, chunked, .. } => {
+                let place = Subscription::history(from, limit, tip.seq);
+                if place.mode() == Mode::Ended {
+                    let mut response = Vec::new();
+                    write_answer(&mut response, Status::Ok, JSON_LINES, b"");
+                    return self.answer_with(tag, &response);
+                }
+                let mut head = Vec::new();
+                let write = if chunked { write_chunked_head } else { write_to_close_head };
+                write(&mut head, Status::Ok, JSON_LINES);
+                client.conn.begin_stream(&head);
+                client.stream = Some(Box::new(Stream::new(place)));
+                self.begin_heartbeat(tag);
+                self.wait_at_gate(tag);
+                self.touch(tag);
+            }
+            Purpose::None | Purpose::Socket { .. } => {}
+        }
+    }
+
+    /// Answers `GET /agents/{id}`.
+    pub(super) fn show(&mut self, tag: Tag, agent: Tag, snapshot: Option<&Snapshot>) {
+        let Some(entry) = self.agents.get(agent) else { return };
+        let Some(tip) = entry.tip() else { return self.answer(tag) };
+        let damage = match &entry.log {
+            Log::Not(Unopened::Damaged { place, .. }) => Some(place.as_str()),
+            _ => None,
+        };
+        let mut roles: BTreeMap<&str, &ModelSpec> =
+            self.roles.iter().map(|(role, model)| (&**role, model)).collect();
+        roles.extend(entry.roles.iter().map(|(role, model)| (&**role, model)));
+        let main = main_model(&entry.roles, &self.roles);
+        roles.insert(MAIN_ROLE, &main);
+        let body = snapshot_json(
+            &entry.session,
+            tip.seq,
+            snapshot,
+            damage,
+            &roles,
+            entry.client.is_some(),
+        );
+        let mut response = Vec::new();
+        write_answer(&mut response, Status::Ok, JSON, body.as_bytes());
+        self.answer_with(tag, &response);
+    }
+
+    /// Goes by these tokens from now on: a live connection that presented one of those that are gone
+    /// is dropped, as it would be at the door (contract, "Connection").
+    pub fn set_tokens(&mut self, tokens: Tokens) {
+        self.tokens = tokens;
+        let revoked: Vec<Tag> = self
+            .clients
+            .iter()
+            .filter(|(_, client)| match &client.purpose {
+                Purpose::Socket { agent, token } => self
+                    .agents
+                    .get(*agent)
+                    .is_some_and(|entry| !self.tokens.of(&entry.session).contains(token)),
+                _ => false,
+            })
+            .map(|(tag, _)| tag)
+            .collect();
+        for tag in revoked {
+            self.counters.unauthorized += 1;
+            self.fail(tag, ErrorCode::Unauthorized, "the token was revoked");
+        }
+    }
+}
+
+/// The body of `GET /agents/{id}`, as design/interface lists it.
+fn snapshot_json(
+    session: &SessionId,
+    last_seq: u64,
+    snapshot: Option<&Snapshot>,
+    damage: Option<&str>,
+    roles: &BTreeMap<&str, &ModelSpec>,
+    connected: bool,
+) -> String {
+    let mut out =
+        format!("{{\"session_id\":\"{session}\",\"last_seq\":{last_seq},\"status\":").into_bytes();
+    write_string(&mut out, snapshot.map_or("damaged", |snapshot| snapshot.status.as_str()));
+    out.extend_from_slice(b",\"pending_approvals\":[");
+    for (index, call) in snapshot.iter().flat_map(|snapshot| &snapshot.pending).enumerate() {
+        if index > 0 {
+            out.push(b',');
+        }
+        out.extend_from_slice(b"{\"call_id\":");
+        write_string(&mut out, &call.id);
+        out.extend_from_slice(b",\"name\":");
+        write_string(&mut out, &call.name);
+        out.extend_from_slice(b",\"args\":");
+        out.extend_from_slice(call.args.as_bytes());
+        out.push(b'}');
+    }
+    out.extend_from_slice(b"],\"roles\":{");
+    for (index, (role, model)) in roles.iter().enumerate() {
+        if index > 0 {
+            out.push(b',');
+        }
+        write_string(&mut out, role);
+        out.push(b':');
+        write_string(&mut out, &model.to_string());
+    }
+    out.extend_from_slice(b"},\"policy\":[");
+    for (index, pattern) in snapshot.iter().flat_map(|snapshot| &snapshot.policy).enumerate() {
+        if index > 0 {
+            out.push(b',');
+        }
+        write_string(&mut out, pattern);
+    }
+    out.extend_from_slice(format!("],\"connected\":{connected},\"last_error\":").as_bytes());
+    match damage.or_else(|| snapshot.and_then(|snapshot| snapshot.last_error.as_deref())) {
+        Some(error) => write_string(&mut out, error),
+        None => out.extend_from_slice(b"null"),
+    }
+    out.extend_from_slice(b"}\n");
+    String::from_utf8(out).expect("JSON written from text is text")
+}

@@ -1,0 +1,231 @@
+//! Which agents are in memory, which of them hold a descriptor, and who has to make room.
+//!
+//! An agent without a running step is all in its log, so it may leave memory at any time; everything
+//! appended is synced, so closing a log's file is free. Both go oldest first. The queues are cleaned
+//! lazily: a place whose stamp is no longer the agent's own is skipped.
+
+use super::Hub;
+use super::entry::{Log, Place};
+use crate::conn::slab::Tag;
+use crate::limits::IDLE_RESIDENTS_MAX;
+use crate::proto::ident::ModelSpec;
+use crate::work::advance::{Advance, Input};
+use crate::work::{Home, Job};
+use std::collections::{BTreeMap, VecDeque};
+
+/// The queues of those who would have to leave first.
+#[derive(Default)]
+pub(super) struct Residents {
+    /// Agents at home with nothing to do.
+    idle: VecDeque<Tag>,
+    /// Agents at home whose log holds a descriptor, with the stamp of that stay.
+    files: VecDeque<(Tag, u32)>,
+    /// How many of `files` are not stale.
+    open: usize,
+    /// Agents that count against `max_agents`.
+    pub(super) pinned: usize,
+    /// Agents in a job.
+    pub(super) out: usize,
+    /// Agents whose batch waits for the disk.
+    pub(super) stalled: Vec<Tag>,
+}
+
+impl Hub {
+    /// Sends an agent out with what has arrived for it, if it is at home.
+    pub(super) fn dispatch(&mut self, agent: Tag) {
+        let stopping = self.is_stopping();
+        let Some(entry) = self.agents.get_mut(agent) else { return };
+        if entry.mailbox.is_empty() || matches!(entry.place, Place::Out) {
+            return;
+        }
+        let body = match std::mem::replace(&mut entry.place, Place::Out) {
+            Place::Home(body) => Some(body),
+            Place::Evicted | Place::Out => None,
+        };
+        if body.as_ref().is_some_and(|body| body.holds_file()) {
+            entry.file_stamp = entry.file_stamp.wrapping_add(1);
+            self.residents.open -= 1;
+        }
+        entry.wake_at = None;
+        let was_full = entry.frame_bytes > 0;
+        entry.frame_bytes = 0;
+        if entry.upstream_bytes > 0 {
+            entry.upstream_bytes = 0;
+            self.orders.thirsty.push(agent);
+        }
+        let model = main_model(&entry.roles, &self.roles);
+        let client = entry.client;
+        self.orders.jobs.push(Job::Advance(Box::new(Advance {
+            agent,
+            session: entry.session.clone(),
+            body,
+            create: entry.create,
+            inputs: std::mem::take(&mut entry.mailbox),
+            settings: self.settings.clone(),
+            model,
+            now: self.now,
+            stopping,
+        })));
+        self.residents.out += 1;
+        self.repin(agent);
+        if was_full && let Some(client) = client {
+            self.resume(client);
+        }
+    }
+
+    /// Takes an agent in after its job.
+    pub(super) fn home(&mut self, home: Home) {
+        let Home { agent, body, wake_at, again } = home;
+        self.residents.out -= 1;
+        let Some(entry) = self.agents.get_mut(agent) else { return };
+        let Some(body) = body else {
+            entry.place = Place::Evicted;
+            self.repin(agent);
+            // What came meanwhile is refused like the rest, or finds that the log opens by now.
+            self.dispatch(agent);
+            return;
+        };
+        entry.wake_at = wake_at;
+        let stalled = body.is_stalled();
+        let stall_changed = stalled || entry.stalled;
+        if stalled && !entry.stalled {
+            self.residents.stalled.push(agent);
+        }
+        entry.stalled = stalled;
+        let busy = body.is_busy();
+        if body.holds_file() {
+            self.residents.open += 1;
+            self.residents.files.push_back((agent, entry.file_stamp));
+        }
+        entry.place = Place::Home(body);
+        if let Some(due) = wake_at {
+            self.deadlines.wake(agent, due);
+        }
+        if !busy && !entry.idle {
+            entry.idle = true;
+            self.residents.idle.push_back(agent);
+        }
+        if again {
+            self.agents.get_mut(agent).expect("it has just come").mailbox.push(Input::Clock);
+        }
+        self.repin(agent);
+        self.dispatch(agent);
+        self.make_room();
+        if stall_changed {
+            self.stall_changed();
+        }
+    }
+
+    /// An agent died in its job. Its log says what it was.
+    pub(super) fn lost(&mut self, agent: Tag) {
+        self.residents.out -= 1;
+        if let Some(entry) = self.agents.get_mut(agent) {
+            entry.place = Place::Evicted;
+            entry.log = Log::Unknown;
+            entry.stalled = false;
+            entry.wake_at = None;
+            entry.frame_bytes = 0;
+            entry.upstream_bytes = 0;
+            let mailbox = std::mem::take(&mut entry.mailbox);
+            self.repin(agent);
+            for input in mailbox {
+                if let Input::Read(read) = input {
+                    self.unread(read.conn);
+                }
+            }
+        }
+    }
+
+    fn make_room(&mut self) {
+        while self.residents.idle.len() > IDLE_RESIDENTS_MAX {
+            let Some(tag) = self.residents.idle.pop_front() else { break };
+            let Some(entry) = self.agents.get_mut(tag) else { continue };
+            entry.idle = false;
+            if matches!(&entry.place, Place::Home(body) if !body.is_busy()) {
+                entry.place = Place::Evicted;
+            }
+        }
+        let mut files = Vec::new();
+        while self.residents.open > self.options.open_files_max {
+            let Some((tag, stamp)) = self.residents.files.pop_front() else { break };
+            if let Some(entry) = self.agents.get_mut(tag)
+                && entry.file_stamp == stamp
+                && let Place::Home(body) = &mut entry.place
+                && let Some(file) = body.take_file()
+            {
+                self.residents.open -= 1;
+                files.push(file);
+            }
+        }
+        if !files.is_empty() {
+            self.orders.jobs.push(Job::Close(files));
+        }
+        if self.residents.files.len() > 2 * self.options.open_files_max + 64 {
+            let agents = &self.agents;
+            self.residents.files.retain(|(tag, stamp)| {
+                agents.get(*tag).is_some_and(|entry| entry.file_stamp == *stamp)
+            });
+        }
+    }
+
+    /// Counts an agent as one that cannot be evicted, or no longer.
+    pub(super) fn repin(&mut self, agent: Tag) {
+        let Some(entry) = self.agents.get_mut(agent) else { return };
+        let pinned = entry.client.is_some() || entry.is_busy();
+        if pinned != entry.pinned {
+            entry.pinned = pinned;
+            if pinned {
+                self.residents.pinned += 1;
+            } else {
+                self.residents.pinned -= 1;
+            }
+        }
+    }
+
+    /// Tries the store again with one agent: one probe a second, however many wait.
+    pub(super) fn probe_store(&mut self) {
+        let agents = &self.agents;
+        let stalled = |tag: &Tag| agents.get(*tag).is_some_and(|entry| entry.stalled);
+        self.residents.stalled.retain(stalled);
+        if let Some(&tag) = self.residents.stalled.first() {
+            self.post(tag, Input::Retry);
+        }
+        self.stall_changed();
+    }
+
+    /// After an agent has come home: one whose batch went through frees all the others.
+    fn stall_changed(&mut self) {
+        let agents = &self.agents;
+        let before = self.residents.stalled.len();
+        let stalled = |tag: &Tag| agents.get(*tag).is_some_and(|entry| entry.stalled);
+        self.residents.stalled.retain(stalled);
+        let waiting = self.residents.stalled.clone();
+        if waiting.len() < before {
+            for tag in waiting {
+                self.post(tag, Input::Retry);
+            }
+        }
+        if self.residents.stalled.is_empty() {
+            self.deadlines.probe = None;
+        } else if self.deadlines.probe.is_none() {
+            self.deadlines.probe = Some(self.now.add_s(1));
+        }
+    }
+
+    /// Whether the store takes nothing for want of space.
+    pub fn is_storage_full(&self) -> bool {
+        !self.residents.stalled.is_empty()
+    }
+}
+
+/// What the role `main` points at for one agent.
+pub(super) fn main_model(
+    own: &BTreeMap<String, ModelSpec>,
+    service: &BTreeMap<String, ModelSpec>,
+) -> ModelSpec {
+    let main = crate::config::MAIN_ROLE;
+    own.get(main)
+        .or_else(|| service.get(main))
+        .cloned()
+        .expect("a configuration always has a model for the main role")
+}
