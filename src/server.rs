@@ -1,1 +1,417 @@
-//! Placeholder of the first commit.
+//! The embedding API: build a server from a configuration, run it on the calling thread, and talk
+//! to it through a handle.
+//!
+//! ```no_run
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let config = terret_ws::config::Config::default();
+//! let server = terret_ws::server::Builder::new(config).bind()?;
+//! let handle = server.handle(); // inject, resume, reload, shutdown: from any thread
+//! println!("listening on {}", server.local_addr());
+//! server.run()?; // this thread becomes the reactor
+//! # drop(handle);
+//! # Ok(())
+//! # }
+//! ```
+
+use crate::config::{Config, Tokens};
+use crate::disk::real::RealDisk;
+use crate::disk::{LogOptions, Store, StoreError, text_file};
+use crate::hub::{Hub, Options};
+use crate::limits::{DESCRIPTORS_RESERVED, OPEN_FILES_MAX, WORKERS_DEFAULT_MIN};
+use crate::model::{Model, Provider};
+use crate::net::Chores;
+use crate::net::reactor::{Ended, Ground, Reactor, Sink};
+use crate::os;
+use crate::proto::http_client::InvalidHeader;
+use crate::proto::ident::SessionId;
+use crate::proto::time::Wall;
+use crate::work::names::Resolver;
+use crate::work::note::{Level, Note};
+use crate::work::pool::{Inbound, Pool};
+use crate::work::settings::Settings;
+use crate::work::{Control, Done, Job, Random, Reload, Worker};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::RawFd;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Reads the configuration anew, or says in one line each what is wrong with it.
+pub type ReadConfig = Box<ReadConfigFn>;
+type ReadConfigFn = dyn Fn() -> Result<Config, Vec<String>> + Send + Sync;
+
+/// A server about to be.
+pub struct Builder {
+    config: Config,
+    models: BTreeMap<String, Provider>,
+    sink: Sink,
+    read_config: Option<ReadConfig>,
+}
+
+/// Why a server could not be started.
+#[derive(Debug)]
+pub enum StartError {
+    /// Somebody else listens there.
+    AddressInUse(SocketAddr),
+    /// It cannot listen there for another reason.
+    Listen(SocketAddr, io::Error),
+    /// Another process serves the data directory.
+    Locked {
+        /// The directory.
+        data_dir: PathBuf,
+        /// Its process id, as the lock file says.
+        pid: Option<u32>,
+    },
+    /// The data directory cannot be used.
+    DataDir(PathBuf, io::Error),
+    /// A provider's header cannot be sent.
+    Provider {
+        /// The provider's name.
+        provider: String,
+        /// Which header, and what is wrong with it.
+        error: InvalidHeader,
+    },
+    /// The system refused a thread or a descriptor.
+    System(io::Error),
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::AddressInUse(address) => {
+                write!(f, "{address} is in use: stop what listens there, or choose another address")
+            }
+            Self::Listen(address, error) => write!(f, "cannot listen on {address}: {error}"),
+            Self::Locked { data_dir, pid } => {
+                let who = pid.map_or("another process".to_owned(), |pid| format!("process {pid}"));
+                let dir = data_dir.display();
+                write!(f, "{dir} is served by {who}: stop it, or choose another data directory")
+            }
+            Self::DataDir(path, error) => {
+                write!(f, "data directory {} cannot be used: {error}", path.display())
+            }
+            Self::Provider { provider, error } => {
+                write!(f, "providers.{provider}.headers: {error}")
+            }
+            Self::System(error) => write!(f, "the system refused a resource: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for StartError {}
+
+/// Why a server ended otherwise than by being told to.
+#[derive(Debug)]
+pub enum RunError {
+    /// The disk failed in a way that leaves it unknown what is stored. After a restart nothing that
+    /// a client was sent is missing.
+    DiskFailed(String),
+    /// Told to stop a second time: nothing was waited for.
+    AtOnce,
+    /// The system's poll failed.
+    System(io::Error),
+}
+
+impl fmt::Display for RunError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::DiskFailed(reason) => {
+                write!(f, "the disk failed: {reason}: check it, then start the server again")
+            }
+            Self::AtOnce => write!(f, "stopped at once"),
+            Self::System(error) => write!(f, "waiting for sockets failed: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for RunError {}
+
+impl Builder {
+    /// A server that goes by `config`.
+    pub fn new(config: Config) -> Self {
+        Self { config, models: BTreeMap::new(), sink: Box::new(|_| {}), read_config: None }
+    }
+
+    /// Sends the server's log to `sink`. It is called on the reactor's thread and should be quick.
+    #[must_use]
+    pub fn log(mut self, sink: Sink) -> Self {
+        self.sink = sink;
+        self
+    }
+
+    /// Adds a provider of the embedding program under a name that roles may point at.
+    #[must_use]
+    pub fn model(mut self, name: &str, model: Arc<dyn Model>) -> Self {
+        self.models.insert(name.to_owned(), Provider::Custom(model));
+        self
+    }
+
+    /// Lets the server read its configuration anew, on SIGHUP or [`Handle::reload`].
+    #[must_use]
+    pub fn on_reload(mut self, read: ReadConfig) -> Self {
+        self.read_config = Some(read);
+        self
+    }
+
+    /// Takes the data directory, starts the workers and listens. Nothing is served before
+    /// [`Server::run`].
+    pub fn bind(self) -> Result<Server, StartError> {
+        let Self { config, models, sink, read_config } = self;
+        let descriptors = os::raise_fd_limit().map_err(StartError::System)?;
+        let store = open_store(&config)?;
+        let ground = Ground::listen(config.listen).map_err(|error| match error.kind() {
+            io::ErrorKind::AddrInUse => StartError::AddressInUse(config.listen),
+            _ => StartError::Listen(config.listen, error),
+        })?;
+        let address = ground.address().map_err(StartError::System)?;
+        let inbound = ground.inbound().clone();
+        let available = thread::available_parallelism().map_or(1, usize::from);
+        let workers = config.workers.unwrap_or(available.max(WORKERS_DEFAULT_MIN));
+        let pool = Pool::start(workers, &inbound, || {
+            Worker::new(Arc::clone(&store), wall_clock, Random::new(os::random))
+        })
+        .map_err(StartError::System)?;
+        let resolver = Resolver::start(inbound.clone()).map_err(StartError::System)?;
+
+        let (max_connections, open_files_max) = capacity(descriptors);
+        let options = Options::new(&config, max_connections, open_files_max);
+        let settings = Settings::new(&config, models)
+            .map(Arc::new)
+            .map_err(|(provider, error)| StartError::Provider { provider, error })?;
+        let mut files = TokensFile::default();
+        let (tokens, notes) = files.united(&config);
+        let hub = Hub::new(options, settings, tokens, config.roles.clone());
+        let watched = Watched { config: Arc::new(config), files, busy: false };
+        let watched = Arc::new(Mutex::new(watched));
+        let chores = Box::new(ConfigFiles { watched, read_config: read_config.map(Arc::from) });
+        let signal_fd = ground.signal_fd();
+        let mut reactor =
+            Reactor::new(ground, hub, pool, resolver, chores, sink).map_err(StartError::System)?;
+        reactor.note(&notes);
+        Ok(Server { reactor, address, inbound, signal_fd })
+    }
+}
+
+/// A server that listens and is about to serve.
+pub struct Server {
+    reactor: Reactor,
+    address: SocketAddr,
+    inbound: Inbound,
+    signal_fd: RawFd,
+}
+
+impl Server {
+    /// The address it listens on, with its real port.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// A way to talk to it from any thread.
+    pub fn handle(&self) -> Handle {
+        Handle { inbound: self.inbound.clone() }
+    }
+
+    /// A descriptor that takes signal numbers, one byte each: SIGTERM and SIGINT stop the server, at
+    /// once the second time; SIGHUP reloads its configuration. Made for [`os::signals_to`].
+    pub fn signal_fd(&self) -> RawFd {
+        self.signal_fd
+    }
+
+    /// Serves on this thread until it is told to stop.
+    pub fn run(self) -> Result<(), RunError> {
+        match self.reactor.run() {
+            Ok(Ended::Stopped) => Ok(()),
+            Ok(Ended::AtOnce) => Err(RunError::AtOnce),
+            Ok(Ended::DiskFailed(reason)) => Err(RunError::DiskFailed(reason)),
+            Err(error) => Err(RunError::System(error)),
+        }
+    }
+}
+
+/// Talks to a running server, from any thread. What is said after it ended is dropped.
+#[derive(Clone)]
+pub struct Handle {
+    inbound: Inbound,
+}
+
+impl Handle {
+    /// Stops it: no new turns, a grace for running steps, clients closed with 1001. The second call
+    /// ends it at once.
+    pub fn shutdown(&self) {
+        self.inbound.send(Done::Control(Control::Stop));
+    }
+
+    /// Reads the configuration anew, as SIGHUP does.
+    pub fn reload(&self) {
+        self.inbound.send(Done::Control(Control::ReadConfig));
+    }
+
+    /// Sends a text to a session, as a client's `inject` does; the session is made if there is none.
+    pub fn inject(&self, session: SessionId, text: String, wake: bool) {
+        self.inbound.send(Done::Control(Control::Inject { session, text, wake }));
+    }
+
+    /// Resumes the open turn of a session; without one, nothing happens.
+    pub fn resume(&self, session: SessionId) {
+        self.inbound.send(Done::Control(Control::Resume { session }));
+    }
+}
+
+fn open_store(config: &Config) -> Result<Arc<Store>, StartError> {
+    let options = LogOptions { sync: config.log.sync, segment_bytes: config.log.segment_bytes };
+    let disk = Arc::new(RealDisk);
+    Store::open(disk, &config.data_dir, options).map(Arc::new).map_err(|error| match error {
+        StoreError::Locked { pid } => StartError::Locked { data_dir: config.data_dir.clone(), pid },
+        StoreError::Io(error) => StartError::DataDir(config.data_dir.clone(), error),
+    })
+}
+
+/// How many connections and open logs a descriptor limit leaves room for: half of what is not
+/// reserved may be connections, the rest is shared by logs and provider connections.
+fn capacity(descriptors: u64) -> (usize, usize) {
+    let free =
+        usize::try_from(descriptors).unwrap_or(usize::MAX).saturating_sub(DESCRIPTORS_RESERVED);
+    let connections = (free / 2).max(1);
+    (connections, (free / 4).clamp(1, OPEN_FILES_MAX))
+}
+
+fn wall_clock() -> Wall {
+    let now = SystemTime::now();
+    match now.duration_since(UNIX_EPOCH) {
+        Ok(since) => Wall(i64::try_from(since.as_micros()).unwrap_or(i64::MAX)),
+        Err(before) => Wall(-i64::try_from(before.duration().as_micros()).unwrap_or(i64::MAX)),
+    }
+}
+
+/// The files a running server looks at again: its configuration and its tokens file.
+struct ConfigFiles {
+    watched: Arc<Mutex<Watched>>,
+    read_config: Option<Arc<ReadConfigFn>>,
+}
+
+/// What they held when they were last read.
+struct Watched {
+    config: Arc<Config>,
+    files: TokensFile,
+    /// A look is under way; a slow disk is not asked twice.
+    busy: bool,
+}
+
+impl Chores for ConfigFiles {
+    fn reload(&mut self) -> Option<Job> {
+        let read = self.read_config.clone()?;
+        let shared = Arc::clone(&self.watched);
+        Some(Job::Chore(Box::new(move || {
+            let config = match read() {
+                Ok(config) => config,
+                Err(problems) => {
+                    let refused = |problem: &String| {
+                        Note::new(Level::Error, "configuration not reloaded").with("cause", problem)
+                    };
+                    return vec![Done::Notes(problems.iter().map(refused).collect())];
+                }
+            };
+            let mut watched = shared.lock().expect("nothing panics while it is held");
+            let running = Arc::clone(&watched.config);
+            let mut notes: Vec<Note> = config
+                .warnings_against(&running)
+                .into_iter()
+                .map(|key| Note::new(Level::Warn, "needs a restart to change").with("key", key))
+                .collect();
+            watched.files = TokensFile::default();
+            let (tokens, more) = watched.files.united(&config);
+            notes.extend(more);
+            watched.config = Arc::new(config.clone());
+            let reload = Box::new(Reload { config, running, tokens });
+            vec![Done::Notes(notes), Done::Control(Control::Reload(reload))]
+        })))
+    }
+
+    fn every_second(&mut self) -> Option<Job> {
+        let mut watched = self.watched.lock().expect("nothing panics while it is held");
+        if watched.busy || watched.config.tokens_file.is_none() {
+            return None;
+        }
+        watched.busy = true;
+        let shared = Arc::clone(&self.watched);
+        Some(Job::Chore(Box::new(move || {
+            let mut watched = shared.lock().expect("nothing panics while it is held");
+            watched.busy = false;
+            let config = Arc::clone(&watched.config);
+            match watched.files.look(&config) {
+                Look::Same => Vec::new(),
+                Look::Bad(note) => vec![Done::Notes(vec![note])],
+                Look::Changed => {
+                    let tokens = watched.files.tokens.united(&config.tokens);
+                    let note = Note::new(Level::Info, "tokens file reloaded");
+                    vec![Done::Notes(vec![note]), Done::Control(Control::Tokens(tokens))]
+                }
+            }
+        })))
+    }
+}
+
+/// The tokens file as it was last read.
+#[derive(Default)]
+struct TokensFile {
+    tokens: Tokens,
+    /// What told its versions apart; none before it was read.
+    version: Option<text_file::Version>,
+    /// The last complaint, so that each is made once.
+    complaint: Option<String>,
+}
+
+enum Look {
+    Same,
+    Changed,
+    Bad(Note),
+}
+
+impl TokensFile {
+    /// Reads the file for the first time, and unites it with the tokens of the configuration.
+    fn united(&mut self, config: &Config) -> (Tokens, Vec<Note>) {
+        let notes = match self.look(config) {
+            Look::Bad(note) => vec![note],
+            Look::Same | Look::Changed => Vec::new(),
+        };
+        (self.tokens.united(&config.tokens), notes)
+    }
+
+    /// Looks whether the file has changed. A missing or bad file changes nothing.
+    fn look(&mut self, config: &Config) -> Look {
+        let Some(path) = &config.tokens_file else { return Look::Same };
+        match self.read(path) {
+            Ok(None) => Look::Same,
+            Ok(Some(tokens)) => {
+                self.tokens = tokens;
+                self.complaint = None;
+                Look::Changed
+            }
+            Err(complaint) if self.complaint.as_ref() == Some(&complaint) => Look::Same,
+            Err(complaint) => {
+                let note =
+                    Note::new(Level::Error, "tokens file not used").with("cause", &complaint);
+                self.complaint = Some(complaint);
+                Look::Bad(note)
+            }
+        }
+    }
+
+    fn read(&mut self, path: &Path) -> Result<Option<Tokens>, String> {
+        let shown = path.display();
+        let version = text_file::version(path).map_err(|error| format!("{shown}: {error}"))?;
+        if self.version == Some(version) {
+            return Ok(None);
+        }
+        let text = text_file::read_to_string(path).map_err(|error| format!("{shown}: {error}"))?;
+        self.version = Some(version);
+        Tokens::parse(&text).map(Some).map_err(|problems| {
+            let first = problems.first().map(ToString::to_string).unwrap_or_default();
+            format!("{shown}: {first}")
+        })
+    }
+}

@@ -1,0 +1,497 @@
+//! The one thread on which all waiting happens: it owns every socket, tells the hub what they read
+//! and took, and does what the hub orders.
+//!
+//! A round: wait for readiness (not at all while somebody in the ready list is not done), hear the
+//! workers, do what is due, accept, give each ready socket its share. It never blocks elsewhere and
+//! never touches the disk.
+
+use super::Chores;
+use super::socket::{Socket, Sockets};
+use super::upstream::Upstreams;
+use crate::conn::ring::SLICES_MAX;
+use crate::conn::slab::Tag;
+use crate::hub::{Hub, Stage};
+use crate::limits::{ACCEPTS_PER_ROUND, LISTEN_BACKLOG, ROUND_BYTES};
+use crate::os;
+use crate::proto::time::Mono;
+use crate::work::note::{Level, Note};
+use crate::work::pool::{Inbound, Pool};
+use crate::work::{Control, Done};
+use crossbeam_channel::Receiver;
+use mio::event::Event;
+use mio::net::TcpListener;
+use mio::unix::pipe;
+use mio::{Events, Interest, Poll, Token, Waker};
+use std::io::{self, ErrorKind, IoSlice, Read, Write};
+use std::net::{Shutdown, SocketAddr};
+use std::os::fd::{AsRawFd, RawFd};
+use std::time::{Duration, Instant};
+
+const LISTENER: Token = Token(0);
+const WAKER: Token = Token(1);
+const SIGNALS: Token = Token(2);
+/// Tokens from here on: the slot, doubled, and one bit that tells clients from providers.
+const FIRST_SLOT: usize = 4;
+
+fn client_token(tag: Tag) -> Token {
+    Token(FIRST_SLOT + 2 * tag.slot as usize)
+}
+
+pub(super) fn upstream_token(tag: Tag) -> Token {
+    Token(FIRST_SLOT + 2 * tag.slot as usize + 1)
+}
+
+/// Where the server's log goes.
+pub type Sink = Box<dyn FnMut(&Note) + Send>;
+
+/// Why the reactor ended.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// It was told to, and everything was left in order.
+    Stopped,
+    /// It was told to a second time: nothing was waited for.
+    AtOnce,
+    /// The disk failed in a way that leaves it unknown what is stored.
+    DiskFailed(String),
+}
+
+/// What must exist before workers do: the poll, its waker, the listening socket.
+pub struct Ground {
+    poll: Poll,
+    listener: TcpListener,
+    signals: (pipe::Sender, pipe::Receiver),
+    inbound: Inbound,
+    answers: Receiver<Done>,
+}
+
+impl Ground {
+    /// Listens on `address`.
+    pub fn listen(address: SocketAddr) -> io::Result<Self> {
+        let poll = Poll::new()?;
+        let waker = Waker::new(poll.registry(), WAKER)?;
+        let mut listener = TcpListener::bind(address)?;
+        os::set_backlog(listener.as_raw_fd(), LISTEN_BACKLOG)?;
+        poll.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
+        let (sender, mut receiver) = pipe::new()?;
+        poll.registry().register(&mut receiver, SIGNALS, Interest::READABLE)?;
+        let (inbound, answers) = Inbound::new(move || {
+            // It fails only when the eventfd is gone, and then so is the reactor.
+            waker.wake().ok();
+        });
+        Ok(Self { poll, listener, signals: (sender, receiver), inbound, answers })
+    }
+
+    /// The address it listens on, with its real port.
+    pub fn address(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// Where workers, the resolver and handles send what they have to say.
+    pub fn inbound(&self) -> &Inbound {
+        &self.inbound
+    }
+
+    /// A descriptor that takes signal numbers, one byte each: SIGTERM and SIGINT stop the server,
+    /// SIGHUP reloads its configuration. Open for as long as the reactor lives.
+    pub fn signal_fd(&self) -> RawFd {
+        self.signals.0.as_raw_fd()
+    }
+}
+
+/// The reactor. See the module's documentation.
+pub struct Reactor {
+    poll: Poll,
+    listener: Option<TcpListener>,
+    /// Connections wait to be accepted, as far as is known.
+    acceptable: bool,
+    /// Out of descriptors: accepting rests until one is closed or a second has passed.
+    resting: bool,
+    /// It has been said that accepting rests.
+    said_resting: bool,
+    signals: (pipe::Sender, pipe::Receiver),
+    inbound: Inbound,
+    answers: Receiver<Done>,
+    pool: Pool,
+    hub: Hub,
+    sockets: Sockets,
+    upstreams: Upstreams,
+    chores: Box<dyn Chores>,
+    sink: Sink,
+    buffer: Box<[u8]>,
+    started: Instant,
+    next_second: Mono,
+    stops: u32,
+}
+
+impl Reactor {
+    /// A reactor on this ground.
+    pub fn new(
+        ground: Ground,
+        hub: Hub,
+        pool: Pool,
+        resolver: crate::work::names::Resolver,
+        chores: Box<dyn Chores>,
+        sink: Sink,
+    ) -> io::Result<Self> {
+        let Ground { poll, listener, signals, inbound, answers } = ground;
+        let upstreams = Upstreams::new(poll.registry().try_clone()?, resolver);
+        Ok(Self {
+            poll,
+            listener: Some(listener),
+            acceptable: true,
+            resting: false,
+            said_resting: false,
+            signals,
+            inbound,
+            answers,
+            pool,
+            hub,
+            sockets: Sockets::default(),
+            upstreams,
+            chores,
+            sink,
+            buffer: vec![0; ROUND_BYTES].into_boxed_slice(),
+            started: Instant::now(),
+            next_second: Mono(0),
+            stops: 0,
+        })
+    }
+
+    /// Writes lines to the server's log.
+    pub fn note(&mut self, notes: &[Note]) {
+        for note in notes {
+            (self.sink)(note);
+        }
+    }
+
+    /// Serves until it is told to stop.
+    pub fn run(mut self) -> io::Result<Ended> {
+        let mut events = Events::with_capacity(1024);
+        loop {
+            let timeout = Some(self.timeout());
+            if let Err(error) = self.poll.poll(&mut events, timeout)
+                && error.kind() != ErrorKind::Interrupted
+            {
+                return Err(error);
+            }
+            let now = self.now();
+            self.hub.set_now(now);
+            for event in &events {
+                self.event(event);
+            }
+            if self.stops > 1 {
+                return Ok(Ended::AtOnce);
+            }
+            self.hear_answers();
+            self.do_what_is_due(now);
+            self.accept();
+            self.serve_ready();
+            if self.hub.is_stopping() {
+                self.listener = None;
+                self.hub.stage_tick();
+                self.obey();
+                if self.hub.stage() == Stage::Over {
+                    return Ok(match self.hub.latched() {
+                        Some(reason) => Ended::DiskFailed(reason.to_owned()),
+                        None => Ended::Stopped,
+                    });
+                }
+            }
+        }
+    }
+
+    fn now(&self) -> Mono {
+        Mono(self.started.elapsed().as_millis() as u64)
+    }
+
+    /// How long the next poll may wait.
+    fn timeout(&self) -> Duration {
+        let busy = self.sockets.ready_len() > 0
+            || self.upstreams.ready_len() > 0
+            || (self.acceptable && !self.resting && self.listener.is_some())
+            || !self.answers.is_empty();
+        if busy {
+            return Duration::ZERO;
+        }
+        let due =
+            self.hub.next_deadline().map_or(self.next_second, |due| due.min(self.next_second));
+        Duration::from_millis(due.since(self.now()))
+    }
+
+    fn event(&mut self, event: &Event) {
+        match event.token() {
+            LISTENER => self.acceptable = true,
+            WAKER => {}
+            SIGNALS => self.take_signals(),
+            Token(number) => {
+                let slot = (number - FIRST_SLOT) / 2;
+                let error = event.is_error();
+                let can_read = event.is_readable() || event.is_read_closed() || error;
+                let can_write = event.is_writable() || event.is_write_closed() || error;
+                if (number - FIRST_SLOT) % 2 == 1 {
+                    self.upstreams.event(slot as u32, can_read, can_write);
+                } else if let Some(socket) = self.sockets.at(slot) {
+                    socket.readable |= can_read;
+                    socket.writable |= can_write;
+                    socket.closing |= event.is_read_closed() || error;
+                    let tag = socket.tag;
+                    self.sockets.list(tag);
+                }
+            }
+        }
+    }
+
+    fn take_signals(&mut self) {
+        let mut bytes = [0; 16];
+        while let Ok(n @ 1..) = self.signals.1.read(&mut bytes) {
+            for &byte in &bytes[..n] {
+                if byte == os::SIGHUP {
+                    if let Some(job) = self.chores.reload() {
+                        self.pool.submit(job);
+                    }
+                } else {
+                    self.stop();
+                }
+            }
+        }
+    }
+
+    fn stop(&mut self) {
+        self.stops += 1;
+        self.hub.stop();
+    }
+
+    /// Hears what workers have to say: what is there now, not what comes meanwhile.
+    ///
+    /// Published events are written before the next batch is heard: a ring overflows when a socket
+    /// has refused them, not when several batches came at once.
+    fn hear_answers(&mut self) {
+        self.inbound.heard();
+        for _ in 0..self.answers.len() {
+            let Ok(done) = self.answers.try_recv() else { break };
+            match self.hub.done(done) {
+                None => {}
+                Some(Done::Control(control)) => self.control(control),
+                Some(Done::Resolved(resolved)) => {
+                    let now = self.now();
+                    self.upstreams.resolved(resolved, now);
+                    self.hear_upstreams();
+                }
+                Some(_) => unreachable!("the hub keeps everything else"),
+            }
+            self.obey();
+        }
+    }
+
+    fn control(&mut self, control: Control) {
+        match control {
+            Control::Stop => self.stop(),
+            Control::Tokens(tokens) => self.hub.set_tokens(tokens),
+            Control::Reload(reload) => self.hub.reload(*reload),
+            Control::Inject { session, text, wake } => self.hub.inject(&session, text, wake),
+            Control::Resume { session } => self.hub.resume_turn(&session),
+            Control::ReadConfig => {
+                if let Some(job) = self.chores.reload() {
+                    self.pool.submit(job);
+                }
+            }
+        }
+    }
+
+    fn do_what_is_due(&mut self, now: Mono) {
+        for tag in self.hub.tick() {
+            self.close(tag, "timed out");
+        }
+        if now >= self.next_second {
+            self.next_second = now.add_s(1);
+            self.resting = false;
+            if let Some(job) = self.chores.every_second() {
+                self.pool.submit(job);
+            }
+        }
+        self.obey();
+    }
+
+    /// Does what the hub orders; what that leads to is ordered and done as well.
+    fn obey(&mut self) {
+        loop {
+            let orders = self.hub.orders();
+            for note in &orders.notes {
+                (self.sink)(note);
+            }
+            for job in orders.jobs {
+                self.pool.submit(job);
+            }
+            for (agent, command) in orders.upstream {
+                let now = self.now();
+                self.upstreams.obey(agent, command, now);
+            }
+            for agent in orders.thirsty {
+                self.upstreams.thirsty(agent);
+            }
+            self.hear_upstreams();
+            if orders.touched.is_empty() {
+                return;
+            }
+            for tag in orders.touched {
+                self.write(tag);
+                self.sockets.list(tag);
+            }
+        }
+    }
+
+    fn hear_upstreams(&mut self) {
+        for (agent, event) in self.upstreams.take_events() {
+            self.hub.upstream(agent, event);
+        }
+    }
+
+    /// Accepts until none waits, or enough for one round.
+    fn accept(&mut self) {
+        let mut left = ACCEPTS_PER_ROUND;
+        while let Some(listener) = &self.listener
+            && self.acceptable
+            && !self.resting
+            && left > 0
+        {
+            left -= 1;
+            match listener.accept() {
+                Ok((mut stream, _)) => {
+                    self.said_resting = false;
+                    // Events are small and each is worth sending by itself; a socket that cannot
+                    // be told so is slower, not wrong.
+                    stream.set_nodelay(true).ok();
+                    let Some(tag) = self.hub.accept() else { continue };
+                    let interest = Interest::READABLE | Interest::WRITABLE;
+                    let registry = self.poll.registry();
+                    if registry.register(&mut stream, client_token(tag), interest).is_ok() {
+                        self.sockets.insert(Socket::new(tag, stream));
+                    } else {
+                        self.hub.gone(tag, "could not be watched");
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => self.acceptable = false,
+                Err(error) if is_exhausted(&error) => {
+                    self.resting = true;
+                    if !self.said_resting {
+                        self.said_resting = true;
+                        let note = Note::new(Level::Warn, "cannot accept for now");
+                        (self.sink)(&note.with("cause", error));
+                    }
+                }
+                // The connection was gone before it was accepted; the next may be fine.
+                Err(_) => {}
+            }
+        }
+        self.obey();
+    }
+
+    /// Gives everybody who was ready when the round began one share.
+    fn serve_ready(&mut self) {
+        for _ in 0..self.sockets.ready_len() {
+            let Some(tag) = self.sockets.next_ready() else { break };
+            self.read(tag);
+            self.obey();
+            self.write(tag);
+            self.finish(tag);
+        }
+        for _ in 0..self.upstreams.ready_len() {
+            let hub = &self.hub;
+            self.upstreams.serve_next(&mut self.buffer, |agent| hub.wants_upstream(agent));
+            self.hear_upstreams();
+        }
+        self.obey();
+    }
+
+    fn read(&mut self, tag: Tag) {
+        let mut budget = ROUND_BYTES;
+        while budget > 0 {
+            let wanted = self.hub.wants_read(tag);
+            let Some(socket) = self.sockets.get(tag) else { return };
+            if !socket.readable || !wanted || socket.eof {
+                return;
+            }
+            let share = budget.min(self.buffer.len());
+            match socket.stream.read(&mut self.buffer[..share]) {
+                Ok(0) => {
+                    socket.eof = true;
+                    return;
+                }
+                Ok(n) => {
+                    budget -= n;
+                    // A short read has emptied a stream socket (epoll(7)), and what comes later has
+                    // an event of its own.
+                    socket.readable = n == share || socket.closing;
+                    self.hub.read(tag, &mut self.buffer[..n]);
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => socket.readable = false,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(_) => return self.close(tag, "connection lost"),
+            }
+        }
+    }
+
+    fn write(&mut self, tag: Tag) {
+        let mut budget = ROUND_BYTES;
+        loop {
+            let Some(socket) = self.sockets.get(tag) else { return };
+            if !socket.writable {
+                self.hub.blocked(tag);
+                return;
+            }
+            let mut slices = [IoSlice::new(&[]); SLICES_MAX];
+            let count = self.hub.slices(tag, &mut slices);
+            if count == 0 || budget == 0 {
+                return;
+            }
+            match socket.stream.write_vectored(&slices[..count]) {
+                Ok(n) => {
+                    budget = budget.saturating_sub(n);
+                    self.hub.wrote(tag, n);
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => socket.writable = false,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(_) => return self.close(tag, "connection lost"),
+            }
+        }
+    }
+
+    /// Ends a socket that has nothing left to do, or lists it while it has.
+    fn finish(&mut self, tag: Tag) {
+        let (ending, output) = (self.hub.is_ending(tag), self.hub.has_output(tag));
+        let wanted = self.hub.wants_read(tag);
+        let answers = self.hub.answers_after_eof(tag);
+        let Some(socket) = self.sockets.get(tag) else { return };
+        if socket.eof && !output && (ending || !answers) {
+            return self.close(tag, "closed by the peer");
+        }
+        if ending && !output && !socket.shut {
+            // What the peer still sends is discarded until it closes: closing now, with unread
+            // input, would reset the connection and lose the last frame on its way.
+            socket.shut = true;
+            if socket.stream.shutdown(Shutdown::Write).is_err() {
+                return self.close(tag, "connection lost");
+            }
+        }
+        if (socket.readable && wanted && !socket.eof) || (socket.writable && output) {
+            self.sockets.list(tag);
+        }
+    }
+
+    fn close(&mut self, tag: Tag, cause: &'static str) {
+        self.hub.gone(tag, cause);
+        // Dropping the stream closes it and takes it out of the poll.
+        if self.sockets.remove(tag).is_some() {
+            self.resting = false;
+        }
+    }
+}
+
+/// Whether an accept failed for want of descriptors or memory, which others may give back.
+fn is_exhausted(error: &io::Error) -> bool {
+    const ENFILE: i32 = 23;
+    const EMFILE: i32 = 24;
+    const ENOBUFS: i32 = 105;
+    const ENOMEM: i32 = 12;
+    matches!(error.raw_os_error(), Some(ENFILE | EMFILE | ENOBUFS | ENOMEM))
+}
