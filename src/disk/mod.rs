@@ -6,7 +6,8 @@
 //! moves with it. What the bytes mean is decided in [`crate::log`]; nothing here knows an agent, a
 //! connection or a thread.
 //!
-//! Every call to the operating system goes through [`Disk`] and [`DiskFile`].
+//! Every call to the operating system goes through [`Disk`] and [`DiskFile`], so that [`sim::SimDisk`]
+//! can stand in for it and lose power at any of them.
 //!
 //! Invariants:
 //! - What [`SessionLog::append`] returned is in the log for good (with [`SyncMode::Always`]: across a
@@ -16,6 +17,7 @@
 
 pub mod api;
 pub mod real;
+pub mod sim;
 pub mod error;
 pub mod store;
 mod files;
@@ -25,6 +27,8 @@ mod append;
 mod mailbox;
 mod read;
 mod turns;
+pub mod inspect;
+pub mod text_file;
 
 pub use crate::config::SyncMode;
 pub use crate::log::inbox::InboxEntry;

@@ -40,7 +40,7 @@ pub struct Opened {
 }
 
 /// A torn end that was found when a session was opened. Nothing of it had ever been published.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TornReport {
     /// The segment it stood in.
     pub segment: u64,

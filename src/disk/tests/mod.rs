@@ -1,35 +1,47 @@
 //! The store, tested on files of the machine and on the simulated disk.
 
+mod faults;
+mod flips;
+mod model;
+mod reading;
+mod recovery;
 mod store;
 
 use std::sync::Arc;
 
+use super::sim::SimDisk;
 use super::*;
 use crate::proto::event::NewEvent;
 use crate::proto::ident::{EventId, SessionId};
 use crate::proto::payload::Body;
 use crate::proto::time::Wall;
 
-pub(super) fn session() -> SessionId {
+fn session() -> SessionId {
     SessionId::parse("s1").unwrap()
 }
 
-pub(super) const AT: Wall = Wall(1_787_026_211_123_456);
+const AT: Wall = Wall(1_787_026_211_123_456);
 
 /// Where `session/created` comes from.
-pub(super) const CREATE: Option<(EventId, Wall)> = Some((EventId(0xc0), AT));
+const CREATE: Option<(EventId, Wall)> = Some((EventId(0xc0), AT));
 
-pub(super) fn options(sync: SyncMode, segment_bytes: u64) -> LogOptions {
-    LogOptions { sync, segment_bytes }
-}
+/// The file that most tests look at.
+const FIRST: &str = "data/sessions/s1/00000000000000000000.jsonl";
+
+const ALWAYS: LogOptions = LogOptions { sync: SyncMode::Always, segment_bytes: 4 << 20 };
+const OS: LogOptions = LogOptions { sync: SyncMode::Os, segment_bytes: 4 << 20 };
 
 /// An event that carries this text.
-pub(super) fn chunk(id: u64, text: &str) -> NewEvent {
+fn chunk(id: u64, text: &str) -> NewEvent {
     NewEvent { id: EventId(id), body: Body::AssistantChunk { text: text.to_owned() } }
 }
 
+fn store_on(disk: &SimDisk, options: LogOptions) -> Store {
+    Store::open(Arc::new(disk.clone()), "data", options).unwrap()
+}
+
 /// Everything from `from` to the tip.
-pub(super) fn read_all(store: &Store, from: u64, tip: Tip) -> Result<Vec<u8>, ReadError> {
+fn read_all(store: &Store, from: u64, tip: Tip) -> Result<Vec<u8>, ReadError> {
     let mut lines = Vec::new();
     let session = session();
     let mut events = store.events_from(&session, from, tip);
@@ -37,4 +49,16 @@ pub(super) fn read_all(store: &Store, from: u64, tip: Tip) -> Result<Vec<u8>, Re
         lines.extend_from_slice(&piece.lines);
     }
     Ok(lines)
+}
+
+/// The event lines of a log that is opened, and the log.
+fn reopen(disk: &SimDisk, options: LogOptions) -> (Store, Opened, Vec<Vec<u8>>) {
+    let store = store_on(disk, options);
+    let opened = store.open_session(&session(), None).unwrap();
+    let lines = read_all(&store, 0, opened.log.tip()).unwrap();
+    (store, opened, split(&lines))
+}
+
+fn split(lines: &[u8]) -> Vec<Vec<u8>> {
+    lines.split_inclusive(|&byte| byte == b'\n').map(<[u8]>::to_vec).collect()
 }

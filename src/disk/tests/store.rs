@@ -8,7 +8,7 @@ use super::super::real::RealDisk;
 use super::*;
 
 fn open(dir: &Path, segment_bytes: u64) -> Store {
-    Store::open(Arc::new(RealDisk), dir, options(SyncMode::Always, segment_bytes)).unwrap()
+    Store::open(Arc::new(RealDisk), dir, LogOptions { segment_bytes, ..ALWAYS }).unwrap()
 }
 
 #[test]
