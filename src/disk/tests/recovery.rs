@@ -25,7 +25,7 @@ fn cut_at_every_byte_the_survivors_are_a_prefix_and_two_more_follow() {
         let whole = disk.contents(FIRST).unwrap();
         let header = whole.iter().position(|&byte| byte == b'\n').unwrap() + 1;
         for cut in header + lines[0].len()..=whole.len() {
-            let disk = disk.kill();
+            let (disk, _) = killed_after(options, batches);
             disk.plant(FIRST, &whole[..cut]);
             let (store, mut opened, survivors) = reopen(&disk, options);
             assert!(lines.starts_with(&survivors), "cut at {cut}");
@@ -53,7 +53,7 @@ fn cut_inside_its_first_event_or_header_a_session_is_as_if_never_made() {
     let (disk, lines) = killed_after(ALWAYS, &[]);
     let whole = disk.contents(FIRST).unwrap();
     for cut in 0..whole.len() {
-        let disk = disk.kill();
+        let (disk, _) = killed_after(ALWAYS, &[]);
         disk.plant(FIRST, &whole[..cut]);
         let store = store_on(&disk, ALWAYS);
         assert!(matches!(store.open_session(&session(), None), Err(OpenError::Missing)), "{cut}");
