@@ -1,0 +1,66 @@
+#!/usr/bin/env bash
+# Runs the server against peers that share no code with it: WebSocket clients from PyPI and npm, and
+# an OpenAI-compatible server from PyPI as its model provider. Everything is installed below
+# target/peers. A peer that cannot be installed is skipped and says so.
+#
+#   tests/peers/run.sh               all of them
+#   tests/peers/run.sh node_ws       only those named
+set -uo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+root=$(cd "$here/../.." && pwd)
+target=${CARGO_TARGET_DIR:-$root/target}
+installed=$target/peers
+passed=0 failed=0 skipped=0
+
+(cd "$root" && cargo build --locked) || exit 1
+export TERRET_WS=$target/debug/terret-ws
+# The checks leave nothing behind in the source tree.
+export PYTHONDONTWRITEBYTECODE=1
+
+# Each of these leaves the command to run in `peer`, or fails where the peer cannot be had.
+
+venv() { # venv NAME PACKAGE...
+    local folder=$installed/$1
+    shift
+    [ -x "$folder/bin/python" ] || python3 -m venv "$folder" || return 1
+    "$folder/bin/python" -m pip install --quiet --disable-pip-version-check "$@" || return 1
+    peer=("$folder/bin/python")
+}
+
+python_websockets() {
+    venv websockets 'websockets==16.0' && peer+=("$here/python_websockets.py")
+}
+
+node_ws() {
+    mkdir -p "$installed/node" || return 1
+    npm install --silent --no-fund --no-audit --prefix "$installed/node" 'ws@8.20.0' || return 1
+    peer=(env "NODE_PATH=$installed/node/node_modules" node "$here/node_ws.cjs")
+}
+
+litellm_provider() {
+    # The client half of this test is the one above: only its provider is new.
+    venv litellm 'websockets==16.0' 'litellm[proxy]==1.63.11' && peer+=("$here/litellm_provider.py")
+}
+
+run() {
+    local name=$1
+    local peer=()
+    printf -- '-- %s\n' "$name"
+    if ! "$name"; then
+        printf '%s: skipped, the peer could not be installed\n' "$name"
+        skipped=$((skipped + 1))
+    elif timeout 300 "${peer[@]}" </dev/null; then
+        printf '%s: passed\n' "$name"
+        passed=$((passed + 1))
+    else
+        printf '%s: FAILED\n' "$name"
+        failed=$((failed + 1))
+    fi
+}
+
+[ $# -gt 0 ] || set -- python_websockets node_ws litellm_provider
+for name in "$@"; do
+    run "$name"
+done
+printf 'peers: %d passed, %d failed, %d skipped\n' "$passed" "$failed" "$skipped"
+[ "$failed" -eq 0 ]
