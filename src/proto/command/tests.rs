@@ -1,3 +1,5 @@
+//! The client frames, accepted and refused, as the contract words them.
+
 use super::*;
 
 fn message(frame: &str) -> String {

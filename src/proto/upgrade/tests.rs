@@ -1,3 +1,5 @@
+//! The opening handshake, its routes and every refusal with its status.
+
 use super::*;
 use crate::proto::http::{HeadError, HeadParser};
 
