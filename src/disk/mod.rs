@@ -28,7 +28,6 @@ mod mailbox;
 mod read;
 mod turns;
 pub mod inspect;
-pub mod text_file;
 
 pub use crate::config::SyncMode;
 pub use crate::log::inbox::InboxEntry;
