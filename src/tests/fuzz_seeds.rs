@@ -6,14 +6,16 @@
 use std::fs;
 use std::path::Path;
 
-use crate::proto;
+use crate::{model, proto};
 
 /// A fuzz target, and the body it calls.
 type Target = (&'static str, fn(&[u8]));
 
 /// All of them, in order of name.
 const TARGETS: &[Target] = &[
+    ("answer", model::openai::fuzz::answer),
     ("client_frame", proto::command::fuzz::frame),
+    ("deltas", model::openai::fuzz::deltas),
     ("json_document", proto::json::fuzz::document),
     ("json_string", proto::json::fuzz::string),
     ("percent_decoding", proto::ident::fuzz::percent_decoding),

@@ -256,15 +256,16 @@ impl Spoilt {
     }
 }
 
-/// What a body is by its first bytes; nothing as long as they may still be either. The first line of
-/// a stream is a field or a comment.
+/// What a body is by its first bytes, without the space and the byte order marks before them;
+/// nothing as long as they may still be either. The first line of a stream is a field or a comment.
 fn form_of(held: &mut Vec<u8>) -> Option<Form> {
     const BEGINNINGS: [&[u8]; 6] = [b":", b"data:", b"event:", b"id:", b"retry:", b"error:"];
-    if held.starts_with(BYTE_ORDER_MARK) {
-        held.drain(..BYTE_ORDER_MARK.len());
+    let mut begin = held.trim_ascii_start();
+    while let Some(behind) = begin.strip_prefix(BYTE_ORDER_MARK) {
+        begin = behind.trim_ascii_start();
     }
-    let space = held.len() - held.trim_ascii_start().len();
-    held.drain(..space);
+    let skipped = held.len() - begin.len();
+    held.drain(..skipped);
     if BEGINNINGS.iter().any(|beginning| held.starts_with(beginning)) {
         return Some(Form::Events(sse::Decoder::new()));
     }

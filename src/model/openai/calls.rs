@@ -325,7 +325,7 @@ mod tests {
         assemble(elements).into_iter().map(show).collect()
     }
 
-    // What cases-providers.md names is in `cases`; here are the corners between its lines.
+    // What cases-providers.md names is in `tests`; here are the corners between its lines.
 
     #[test]
     fn pieces_without_an_index_continue_the_newest_call_or_begin_one() {

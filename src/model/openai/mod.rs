@@ -14,8 +14,10 @@ mod calls;
 mod delta;
 mod answer;
 mod exchange;
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
 #[cfg(test)]
-mod cases;
+mod tests;
 
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
