@@ -99,6 +99,8 @@ pub const AFTER_FINISH_MS_MAX: u64 = 10_000;
 
 /// Bytes one source may move in one round of the reactor.
 pub const ROUND_BYTES: usize = 64 * 1024;
+/// Bytes one client's socket may take in one go.
+pub const WRITE_BYTES: usize = 2 * BATCH_BYTES_MAX;
 /// Events of one replay piece.
 pub const PIECE_EVENTS_MAX: u32 = 1024;
 /// Bytes of one replay piece; a single larger event goes alone.

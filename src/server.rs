@@ -36,6 +36,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::RawFd;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -185,9 +186,7 @@ impl Builder {
         let mut files = TokensFile::default();
         let (tokens, notes) = files.united(&config);
         let hub = Hub::new(options, settings, tokens, config.roles.clone());
-        let watched = Watched { config: Arc::new(config), files, busy: false };
-        let watched = Arc::new(Mutex::new(watched));
-        let chores = Box::new(ConfigFiles { watched, read_config: read_config.map(Arc::from) });
+        let chores = Box::new(ConfigFiles::new(config, files, read_config));
         let signal_fd = ground.signal_fd();
         let mut reactor =
             Reactor::new(ground, hub, pool, resolver, chores, sink).map_err(StartError::System)?;
@@ -288,70 +287,109 @@ fn wall_clock() -> Wall {
 }
 
 /// The files a running server looks at again: its configuration and its tokens file.
+///
+/// The reactor reads the flags, and never waits for whoever holds `watched` while a file is read.
 struct ConfigFiles {
     watched: Arc<Mutex<Watched>>,
+    flags: Arc<Flags>,
     read_config: Option<Arc<ReadConfigFn>>,
 }
 
-/// What they held when they were last read.
+struct Flags {
+    /// There is a tokens file.
+    tokens_file: AtomicBool,
+    /// A look at it is under way; a slow disk is not asked twice.
+    looking: AtomicBool,
+}
+
+/// What the files held when they were last read.
 struct Watched {
     config: Arc<Config>,
-    files: TokensFile,
-    /// A look is under way; a slow disk is not asked twice.
-    busy: bool,
+    tokens: TokensFile,
+}
+
+impl ConfigFiles {
+    fn new(config: Config, tokens: TokensFile, read_config: Option<ReadConfig>) -> Self {
+        let flags = Flags {
+            tokens_file: AtomicBool::new(config.tokens_file.is_some()),
+            looking: AtomicBool::new(false),
+        };
+        Self {
+            watched: Arc::new(Mutex::new(Watched { config: Arc::new(config), tokens })),
+            flags: Arc::new(flags),
+            read_config: read_config.map(Arc::from),
+        }
+    }
 }
 
 impl Chores for ConfigFiles {
     fn reload(&mut self) -> Option<Job> {
         let read = self.read_config.clone()?;
-        let shared = Arc::clone(&self.watched);
+        let (watched, flags) = (Arc::clone(&self.watched), Arc::clone(&self.flags));
         Some(Job::Chore(Box::new(move || {
-            let config = match read() {
-                Ok(config) => config,
+            let mut watched = watched.lock().expect("nothing panics while it is held");
+            match read() {
+                Ok(config) => {
+                    flags.tokens_file.store(config.tokens_file.is_some(), Ordering::Relaxed);
+                    watched.reload(config)
+                }
                 Err(problems) => {
                     let refused = |problem: &String| {
                         Note::new(Level::Error, "configuration not reloaded").with("cause", problem)
                     };
-                    return vec![Done::Notes(problems.iter().map(refused).collect())];
-                }
-            };
-            let mut watched = shared.lock().expect("nothing panics while it is held");
-            let running = Arc::clone(&watched.config);
-            let mut notes: Vec<Note> = config
-                .warnings_against(&running)
-                .into_iter()
-                .map(|key| Note::new(Level::Warn, "needs a restart to change").with("key", key))
-                .collect();
-            watched.files = TokensFile::default();
-            let (tokens, more) = watched.files.united(&config);
-            notes.extend(more);
-            watched.config = Arc::new(config.clone());
-            let reload = Box::new(Reload { config, running, tokens });
-            vec![Done::Notes(notes), Done::Control(Control::Reload(reload))]
-        })))
-    }
-
-    fn every_second(&mut self) -> Option<Job> {
-        let mut watched = self.watched.lock().expect("nothing panics while it is held");
-        if watched.busy || watched.config.tokens_file.is_none() {
-            return None;
-        }
-        watched.busy = true;
-        let shared = Arc::clone(&self.watched);
-        Some(Job::Chore(Box::new(move || {
-            let mut watched = shared.lock().expect("nothing panics while it is held");
-            watched.busy = false;
-            let config = Arc::clone(&watched.config);
-            match watched.files.look(&config) {
-                Look::Same => Vec::new(),
-                Look::Bad(note) => vec![Done::Notes(vec![note])],
-                Look::Changed => {
-                    let tokens = watched.files.tokens.united(&config.tokens);
-                    let note = Note::new(Level::Info, "tokens file reloaded");
-                    vec![Done::Notes(vec![note]), Done::Control(Control::Tokens(tokens))]
+                    vec![Done::Notes(problems.iter().map(refused).collect())]
                 }
             }
         })))
+    }
+
+    fn watches(&self) -> bool {
+        self.flags.tokens_file.load(Ordering::Relaxed)
+    }
+
+    fn every_second(&mut self) -> Option<Job> {
+        if !self.watches() || self.flags.looking.swap(true, Ordering::Relaxed) {
+            return None;
+        }
+        let (watched, flags) = (Arc::clone(&self.watched), Arc::clone(&self.flags));
+        Some(Job::Chore(Box::new(move || {
+            let done = watched.lock().expect("nothing panics while it is held").look();
+            flags.looking.store(false, Ordering::Relaxed);
+            done
+        })))
+    }
+}
+
+impl Watched {
+    /// Goes by a configuration that was read anew.
+    fn reload(&mut self, config: Config) -> Vec<Done> {
+        let running = Arc::clone(&self.config);
+        let mut notes: Vec<Note> = config
+            .warnings_against(&running)
+            .into_iter()
+            .map(|key| Note::new(Level::Warn, "needs a restart to change").with("key", key))
+            .collect();
+        if config.tokens_file != running.tokens_file {
+            self.tokens = TokensFile::default();
+        }
+        let (tokens, more) = self.tokens.united(&config);
+        notes.extend(more);
+        self.config = Arc::new(config.clone());
+        let reload = Box::new(Reload { config, running, tokens });
+        vec![Done::Notes(notes), Done::Control(Control::Reload(reload))]
+    }
+
+    /// Looks whether the tokens file has changed.
+    fn look(&mut self) -> Vec<Done> {
+        match self.tokens.look(&self.config) {
+            Look::Same => Vec::new(),
+            Look::Bad(note) => vec![Done::Notes(vec![note])],
+            Look::Changed => {
+                let tokens = self.tokens.tokens.united(&self.config.tokens);
+                let note = Note::new(Level::Info, "tokens file reloaded");
+                vec![Done::Notes(vec![note]), Done::Control(Control::Tokens(tokens))]
+            }
+        }
     }
 }
 

@@ -15,6 +15,8 @@ use crate::work::Job;
 pub trait Chores: Send {
     /// The configuration is to be read anew.
     fn reload(&mut self) -> Option<Job>;
+    /// Whether [`Chores::every_second`] is wanted: a server nobody talks to does not wake up.
+    fn watches(&self) -> bool;
     /// A second has passed.
     fn every_second(&mut self) -> Option<Job>;
 }

@@ -11,7 +11,7 @@ use super::upstream::Upstreams;
 use crate::conn::ring::SLICES_MAX;
 use crate::conn::slab::Tag;
 use crate::hub::{Hub, Stage};
-use crate::limits::{ACCEPTS_PER_ROUND, LISTEN_BACKLOG, ROUND_BYTES};
+use crate::limits::{ACCEPTS_PER_ROUND, LISTEN_BACKLOG, ROUND_BYTES, WRITE_BYTES};
 use crate::os;
 use crate::proto::time::Mono;
 use crate::work::note::{Level, Note};
@@ -168,7 +168,7 @@ impl Reactor {
     pub fn run(mut self) -> io::Result<Ended> {
         let mut events = Events::with_capacity(1024);
         loop {
-            let timeout = Some(self.timeout());
+            let timeout = self.timeout();
             if let Err(error) = self.poll.poll(&mut events, timeout)
                 && error.kind() != ErrorKind::Interrupted
             {
@@ -205,17 +205,17 @@ impl Reactor {
     }
 
     /// How long the next poll may wait.
-    fn timeout(&self) -> Duration {
+    fn timeout(&self) -> Option<Duration> {
         let busy = self.sockets.ready_len() > 0
             || self.upstreams.ready_len() > 0
             || (self.acceptable && !self.resting && self.listener.is_some())
             || !self.answers.is_empty();
         if busy {
-            return Duration::ZERO;
+            return Some(Duration::ZERO);
         }
-        let due =
-            self.hub.next_deadline().map_or(self.next_second, |due| due.min(self.next_second));
-        Duration::from_millis(due.since(self.now()))
+        let second = (self.resting || self.chores.watches()).then_some(self.next_second);
+        let due = self.hub.next_deadline().into_iter().chain(second).min();
+        due.map(|due| Duration::from_millis(due.since(self.now())))
     }
 
     fn event(&mut self, event: &Event) {
@@ -431,8 +431,10 @@ impl Reactor {
         }
     }
 
+    /// Writes what waits for a client: what one job can publish at once, at least, or else a ring
+    /// could grow without its socket ever refusing anything.
     fn write(&mut self, tag: Tag) {
-        let mut budget = ROUND_BYTES;
+        let mut budget = WRITE_BYTES;
         loop {
             let Some(socket) = self.sockets.get(tag) else { return };
             if !socket.writable {

@@ -150,7 +150,7 @@ impl Worker {
             send(Done::Notes(notes));
         }
         send(Done::Opened { agent: job.agent, outcome: Ok(log.tip()) });
-        Ok(Box::new(Agent { machine, log, asking: None, held: None }))
+        Ok(Box::new(Agent { machine, log, asking: None, held: None, deferred: Vec::new() }))
     }
 
     /// Answers the inputs of an agent whose log cannot be appended to.

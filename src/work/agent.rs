@@ -4,6 +4,7 @@
 //! Invariant: whatever the machine has decided and the log does not hold is in `held`, and none of
 //! its effects has been released.
 
+use super::advance::Input;
 use crate::agent::{Machine, Output};
 use crate::disk::{DiskFile, SessionLog};
 use crate::model::Call;
@@ -16,6 +17,9 @@ pub struct Agent {
     pub(super) log: SessionLog,
     pub(super) asking: Option<Box<Asking>>,
     pub(super) held: Option<Box<Output>>,
+    /// What came while a batch was held and can wait for its turn; bounded by what of a provider's
+    /// answer may wait.
+    pub(super) deferred: Vec<Input>,
 }
 
 /// The model request of the running step.

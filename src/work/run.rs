@@ -10,7 +10,7 @@ use super::note::{Level, Note};
 use super::{Done, Home, Published, Random, Upstream};
 use crate::agent::history::History;
 use crate::agent::{
-    Context, Effect, Input as Turn, Message, ModelEvent, Note as TurnNote, Output, Reply,
+    ConnTag, Context, Effect, Input as Turn, Message, ModelEvent, Note as TurnNote, Output, Reply,
 };
 use crate::conn::wire_forms;
 use crate::disk::{AppendError, InboxEntry, Store};
@@ -34,9 +34,13 @@ pub(super) struct Run<'a> {
     pub(super) random: &'a mut Random,
     pub(super) clock: fn() -> Wall,
     pub(super) send: &'a mut dyn FnMut(Done),
+    /// It came with a batch that the disk had not taken.
+    held: bool,
     out: Output,
     /// Bytes of text in `out.events`, roughly: what bounds a batch.
     out_bytes: usize,
+    /// Whoever sent a text in this job: to be told when there is no space to keep it.
+    injectors: Vec<ConnTag>,
     /// The provider connection was given up during this job: what came from it is stale.
     deaf: bool,
     batches: u32,
@@ -51,32 +55,38 @@ impl<'a> Run<'a> {
         clock: fn() -> Wall,
         send: &'a mut dyn FnMut(Done),
     ) -> Self {
-        let out = body.held.take().map(|held| *held).unwrap_or_default();
-        Self { job, body, store, random, clock, send, out, out_bytes: 0, deaf: false, batches: 0 }
+        let held = body.held.take();
+        Self {
+            job,
+            body,
+            store,
+            random,
+            clock,
+            send,
+            held: held.is_some(),
+            out: held.map(|held| *held).unwrap_or_default(),
+            out_bytes: 0,
+            injectors: Vec::new(),
+            deaf: false,
+            batches: 0,
+        }
     }
 
     /// Runs the inputs, and says what the agent waits for then.
     pub(super) fn run(mut self, inputs: Vec<Input>) -> Home {
-        let held = !self.out.events.is_empty();
-        let mut rest = false;
-        if held {
-            let retry = inputs.iter().any(|input| matches!(input, Input::Retry | Input::Rest));
-            if !retry || !self.append() {
-                for input in inputs {
-                    self.input_while_stalled(input);
-                }
-                return self.home(true);
+        let retry = inputs.iter().any(|input| matches!(input, Input::Retry));
+        let rest = inputs.iter().any(|input| matches!(input, Input::Rest));
+        let mut stalled = self.held && (!retry || !self.append());
+        let deferred = std::mem::take(&mut self.body.deferred);
+        for input in deferred.into_iter().chain(inputs) {
+            if stalled {
+                self.input_while_stalled(input);
+                continue;
             }
-        }
-        for input in inputs {
-            rest |= matches!(input, Input::Rest);
             self.input(input);
-            if self.batch_is_full() && !self.append() {
-                // What is left of the inputs joins the held batch; no more will come.
-                self.batches = BATCHES_MAX;
-            }
+            stalled = self.batch_is_full() && !self.append();
         }
-        let stalled = !self.settle();
+        stalled = stalled || !self.settle();
         if !stalled && (rest || !self.body.is_busy()) {
             self.rest();
         }
@@ -85,7 +95,12 @@ impl<'a> Run<'a> {
 
     fn input(&mut self, input: Input) {
         match input {
-            Input::Command { from, command } => self.turn(Turn::Command { from, command }),
+            Input::Command { from, command } => {
+                if let (Some(from), Command::Inject { .. }) = (from, &command) {
+                    self.injectors.push(from);
+                }
+                self.turn(Turn::Command { from, command });
+            }
             Input::Resume => self.turn(Turn::Resume),
             Input::Net(event) => {
                 let now = self.job.now;
@@ -126,18 +141,20 @@ impl<'a> Run<'a> {
                 self.turn(Turn::Command { from, command });
                 self.stop_asking();
             }
-            Input::Command { from: Some(to), .. } => {
-                let message = "storage full".to_owned();
-                (self.send)(Done::Replies(vec![Reply { to, code: ErrorCode::Internal, message }]));
+            Input::Command { from: Some(to), .. } => self.refuse(to),
+            Input::Command { from: None, .. } => {
+                let note = Note::new(Level::Warn, "text refused: storage full");
+                (self.send)(Done::Notes(vec![note.about(&self.job.session)]));
             }
             Input::Read(_) | Input::Snapshot { .. } => self.input(input),
-            Input::Command { from: None, .. }
-            | Input::Net(_)
-            | Input::Clock
-            | Input::Resume
-            | Input::Retry
-            | Input::Rest => {}
+            Input::Net(_) | Input::Clock | Input::Resume => self.body.deferred.push(input),
+            Input::Retry | Input::Rest => {}
         }
+    }
+
+    fn refuse(&mut self, to: ConnTag) {
+        let message = "storage full".to_owned();
+        (self.send)(Done::Replies(vec![Reply { to, code: ErrorCode::Internal, message }]));
     }
 
     /// Gives the turn machine one input.
@@ -290,8 +307,17 @@ impl<'a> Run<'a> {
             })
             .collect();
         if !unsaved.is_empty() {
-            self.body.log.inbox_append(self.store, &unsaved)?;
-            self.body.machine.mark_saved();
+            match self.body.log.inbox_append(self.store, &unsaved) {
+                Ok(()) => self.body.machine.mark_saved(),
+                Err(AppendError::Latched(reason)) => return Err(AppendError::Latched(reason)),
+                Err(_) => {
+                    // They are not accepted after all, and their senders learn it.
+                    self.body.machine.drop_unsaved();
+                    for to in std::mem::take(&mut self.injectors) {
+                        self.refuse(to);
+                    }
+                }
+            }
         }
         if self.out.events.is_empty() {
             return Ok(());
