@@ -21,15 +21,19 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("agent", &["limits", "proto", "log"]),
     ("model", &["limits", "proto", "config", "agent"]),
     ("tool", &["limits", "proto", "config", "agent"]),
-    ("conn", &["limits", "proto", "config", "agent"]),
+    ("conn", &["limits", "proto", "config", "log", "agent"]),
     ("disk", &["limits", "os", "proto", "config", "log"]),
-    ("work", &["limits", "os", "proto", "config", "log", "agent", "model", "tool", "disk"]),
-    ("net", &["limits", "os", "proto", "config", "agent", "model", "tool", "conn", "disk", "work"]),
+    ("work", &["limits", "os", "proto", "config", "log", "agent", "model", "tool", "conn", "disk"]),
+    (
+        "hub",
+        &["limits", "proto", "config", "log", "agent", "model", "tool", "conn", "disk", "work"],
+    ),
+    ("net", &["limits", "os", "proto", "model", "tool", "conn", "work", "hub"]),
     (
         "server",
         &[
             "limits", "os", "proto", "config", "log", "agent", "model", "tool", "conn", "disk",
-            "work", "net",
+            "work", "hub", "net",
         ],
     ),
     ("client", &["limits", "os", "proto"]),
