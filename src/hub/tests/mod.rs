@@ -1,5 +1,6 @@
 //! The hub with everything around it played by the test.
 
+mod storage;
 mod world;
 
 use crate::conn::slab::Tag;

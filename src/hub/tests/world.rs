@@ -4,7 +4,7 @@
 use crate::config::{Config, Script, ScriptEnd, ScriptStep, Token, Tokens};
 use crate::conn::ring::SLICES_MAX;
 use crate::conn::slab::Tag;
-use crate::disk::real::RealDisk;
+use crate::disk::sim::SimDisk;
 use crate::disk::{LogOptions, Store, SyncMode};
 use crate::hub::{Hub, Options};
 use crate::model::Provider;
@@ -18,6 +18,7 @@ use crate::work::settings::Settings;
 use crate::work::{Job, Random, Worker};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io::IoSlice;
+use std::path::Path;
 use std::sync::Arc;
 
 pub(super) const SESSIONS: usize = 20;
@@ -30,7 +31,7 @@ pub(super) struct World {
     pub(super) peers: HashMap<Tag, Peer>,
     pub(super) closed: Vec<Tag>,
     pub(super) worker: Worker,
-    _dir: tempfile::TempDir,
+    pub(super) disk: SimDisk,
 }
 
 /// The other end of a connection.
@@ -78,10 +79,10 @@ impl World {
     }
 
     pub(super) fn with(provider: Provider, adjust: impl FnOnce(&mut Options)) -> Self {
-        let dir = tempfile::tempdir().expect("a directory");
+        let disk = SimDisk::new(1);
         let config = Config::default();
-        let log = LogOptions { sync: SyncMode::Os, segment_bytes: 16 * 1024 };
-        let store = Store::open(Arc::new(RealDisk), dir.path(), log).expect("a store");
+        let log = LogOptions { sync: SyncMode::Always, segment_bytes: 16 * 1024 };
+        let store = Store::open(Arc::new(disk.clone()), Path::new("/data"), log).expect("a store");
         let mut seed = 7_u64;
         let random = Random::new(move |bytes| {
             for byte in bytes {
@@ -104,7 +105,7 @@ impl World {
             peers: HashMap::new(),
             closed: Vec::new(),
             worker,
-            _dir: dir,
+            disk,
         }
     }
 
