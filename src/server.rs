@@ -15,6 +15,7 @@
 
 use crate::config::{Config, Tokens};
 use crate::disk::real::RealDisk;
+use crate::disk::inspect::{self, SessionSummary};
 use crate::disk::{LogOptions, Store, StoreError, text_file};
 use crate::hub::{Hub, Options};
 use crate::limits::{DESCRIPTORS_RESERVED, OPEN_FILES_MAX, WORKERS_DEFAULT_MIN};
@@ -186,6 +187,9 @@ impl Builder {
         let mut files = TokensFile::default();
         let (tokens, notes) = files.united(&config);
         let hub = Hub::new(options, settings, tokens, config.roles.clone());
+        if config.resume_on_start {
+            pool.submit(resume_all(&config.data_dir, inbound.clone()));
+        }
         let chores = Box::new(ConfigFiles::new(config, files, read_config));
         let signal_fd = ground.signal_fd();
         let mut reactor =
@@ -267,6 +271,31 @@ fn open_store(config: &Config) -> Result<Arc<Store>, StartError> {
         StoreError::Locked { pid } => StartError::Locked { data_dir: config.data_dir.clone(), pid },
         StoreError::Io(error) => StartError::DataDir(config.data_dir.clone(), error),
     })
+}
+
+/// Looks through the sessions on disk, beside everything else, and resumes each open turn it finds.
+fn resume_all(data_dir: &Path, inbound: Inbound) -> Job {
+    let data_dir = data_dir.to_owned();
+    Job::Chore(Box::new(move || {
+        let unread = |error: io::Error| {
+            Note::new(Level::Warn, "open turns not looked for").with("cause", error)
+        };
+        let sessions = match inspect::sessions(&RealDisk, &data_dir) {
+            Ok(sessions) => sessions,
+            Err(error) => return vec![Done::Notes(vec![unread(error)])],
+        };
+        let mut notes = Vec::new();
+        for summary in sessions {
+            match summary {
+                Ok(SessionSummary { id: session, open_turn: true, .. }) => {
+                    inbound.send(Done::Control(Control::Resume { session }));
+                }
+                Ok(_) => {}
+                Err(error) => notes.push(unread(error)),
+            }
+        }
+        vec![Done::Notes(notes)]
+    }))
 }
 
 /// How many connections and open logs a descriptor limit leaves room for: half of what is not
