@@ -1,6 +1,23 @@
 //! terret-ws: the server side of the Terret Socket Protocol v1.
 //!
-//! Layers from pure to concrete; a module uses those above it in this list and none below:
+//! It runs agents: one durable session per agent, one WebSocket per agent, many agents per process.
+//! Everything a client sees is the append-only session log, event by event.
+//!
+//! ```text
+//!  client sockets   ─┐
+//!  provider sockets ─┼─▶ reactor thread ──── Job ────▶ worker pool (fixed)
+//!  timers, signals  ─┘   net: bytes           │         work: run an agent's inputs,
+//!                        hub: decides         │         append, sync, read a log
+//!                               ▲             │               │
+//!                               └──── Done + one Waker ───────┘
+//! ```
+//!
+//! Waiting lives in the reactor, work lives on the workers. A turn that waits for a model, a tool or
+//! a human is a value in memory, not a thread. An agent is either at home with the reactor or in
+//! exactly one job, so no lock guards a session. An event reaches a client only after its bytes are
+//! in the log.
+//!
+//! The layers, from pure to concrete. A module uses those above it in this list and none below;
 //! `tests/it/tidy.rs` holds the exact allow-list and reads every `use crate::` line.
 
 pub mod limits;
