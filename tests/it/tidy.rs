@@ -8,6 +8,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use source::Code;
+
 /// The layers in reading order, each with those it may use. A layer stands below all it may use,
 /// so the graph has no cycle; `the_layers_are_in_order` holds the table to that.
 ///
@@ -134,15 +136,14 @@ struct Source {
     /// From the root of the repository, with `/`.
     name: String,
     text: String,
-    /// The text without comments and literals.
-    code: String,
+    code: Code,
 }
 
 impl Source {
     fn read(root: &Path, path: &Path) -> Self {
         let name = path.strip_prefix(root).unwrap().to_str().unwrap().replace('\\', "/");
         let text = fs::read_to_string(path).unwrap();
-        let code = source::blank_comments_and_literals(&text);
+        let code = Code::read(&text);
         Self { name, text, code }
     }
 
@@ -245,7 +246,7 @@ fn a_layer_uses_only_what_it_may() {
 fn trespasses(file: &Source, uses: &[&str]) -> Vec<String> {
     let own = file.layer();
     let mut complaints = Vec::new();
-    for path in source::paths(&file.code) {
+    for path in file.code.paths() {
         let Some(named) = layer_named(file, &path.segments) else { continue };
         if own != Some(named) && !uses.contains(&named) {
             complaints.push(format!(
@@ -302,7 +303,7 @@ fn the_layer_rule_sees_every_way_to_name_a_layer() {
         let file = Source {
             name: "src/agent/mod.rs".to_owned(),
             text: text.to_owned(),
-            code: source::blank_comments_and_literals(text),
+            code: Code::read(text),
         };
         assert_eq!(trespasses(&file, &["limits"]).len(), expected, "{text}");
     }
@@ -312,7 +313,7 @@ fn the_layer_rule_sees_every_way_to_name_a_layer() {
 fn only_the_entitled_touch_the_world() {
     let mut complaints = Vec::new();
     for file in sources("src") {
-        for path in source::paths(&file.code) {
+        for path in file.code.paths() {
             for privilege in PRIVILEGES {
                 let named = privilege.paths.iter().any(|names| path.has(names));
                 let excused = path.in_test || file.is_test() || file.is_in(privilege.places);
@@ -334,17 +335,18 @@ fn only_the_entitled_touch_the_world() {
 #[test]
 fn no_forbidden_word_stands_in_the_code() {
     let mut complaints = Vec::new();
-    for file in sources("src") {
+    let sources_of_crate = sources("src");
+    for file in &sources_of_crate {
         for (word, places, instead) in FORBIDDEN {
             if file.is_test() || file.is_in(places) {
                 continue;
             }
-            for line in source::lines_with_outside_tests(&file.code, word) {
+            for line in file.code.lines_with(word) {
                 complaints.push(format!("{}:{line}: {word}: {instead}", file.name));
             }
         }
     }
-    for file in sources("src").iter().chain(&sources("tests")) {
+    for file in sources_of_crate.iter().chain(&sources("tests")) {
         for (index, line) in file.text.lines().enumerate() {
             for note in NOTES {
                 let is_rule = file.name == "tests/it/tidy.rs" && line.contains("const NOTES");

@@ -4,6 +4,8 @@
 //! It is no parser. It knows nothing of types or macros and must never miss a path that is
 //! spelled out; a path that a macro puts together is out of its sight.
 
+use std::ops::Range;
+
 /// A path as the code spells it, groups of a `use` taken apart: `std::io::Write`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Path {
@@ -21,6 +23,55 @@ impl Path {
     }
 }
 
+/// Rust source without its comments and literals.
+pub(crate) struct Code {
+    tokens: Vec<Token>,
+    /// Ranges of tokens that are compiled for tests only.
+    tests: Vec<Range<usize>>,
+}
+
+impl Code {
+    pub(crate) fn read(source: &str) -> Self {
+        let tokens = tokens(&blank_comments_and_literals(source));
+        let tests = test_items(&tokens);
+        Self { tokens, tests }
+    }
+
+    /// Every path of two segments or more, and of a `use` also those of one.
+    pub(crate) fn paths(&self) -> Vec<Path> {
+        let mut found = Vec::new();
+        let mut at = 0;
+        while at < self.tokens.len() {
+            let from = found.len();
+            let next = match self.tokens[at].text.as_str() {
+                "use" => tree(&self.tokens, at + 1, &[], &mut found),
+                text if starts_path(text) => inline(&self.tokens, at, &mut found),
+                _ => at + 1,
+            };
+            let in_test = self.is_test(at);
+            found[from..].iter_mut().for_each(|path| path.in_test = in_test);
+            at = next;
+        }
+        found
+    }
+
+    /// Lines (counted from 1) on which the tokens of `words` stand next to one another, outside
+    /// test items.
+    pub(crate) fn lines_with(&self, words: &str) -> Vec<usize> {
+        let wanted = tokens(words);
+        let windows = self.tokens.windows(wanted.len()).enumerate();
+        let hits = windows.filter(|(at, window)| {
+            window.iter().zip(&wanted).all(|(token, wanted)| token.text == wanted.text)
+                && !self.is_test(*at)
+        });
+        hits.map(|(_, window)| window[0].line).collect()
+    }
+
+    fn is_test(&self, at: usize) -> bool {
+        self.tests.iter().any(|item| item.contains(&at))
+    }
+}
+
 /// One token with the line it stands on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Token {
@@ -29,7 +80,7 @@ struct Token {
 }
 
 /// The source with every comment and literal replaced by spaces; lines stay where they are.
-pub(crate) fn blank_comments_and_literals(source: &str) -> String {
+fn blank_comments_and_literals(source: &str) -> String {
     let bytes = source.as_bytes();
     let mut out = Vec::with_capacity(bytes.len());
     let mut at = 0;
@@ -145,26 +196,6 @@ fn tokens(code: &str) -> Vec<Token> {
     tokens
 }
 
-/// Every path of two segments or more that `code` (blanked) names, and of a `use` also those of one.
-pub(crate) fn paths(code: &str) -> Vec<Path> {
-    let tokens = tokens(code);
-    let tests = test_items(&tokens);
-    let mut found = Vec::new();
-    let mut at = 0;
-    while at < tokens.len() {
-        let from = found.len();
-        let next = match tokens[at].text.as_str() {
-            "use" => tree(&tokens, at + 1, &[], &mut found),
-            text if starts_path(text) => inline(&tokens, at, &mut found),
-            _ => at + 1,
-        };
-        let in_test = tests.iter().any(|item| item.contains(&at));
-        found[from..].iter_mut().for_each(|path| path.in_test = in_test);
-        at = next;
-    }
-    found
-}
-
 fn starts_path(text: &str) -> bool {
     text.as_bytes().first().is_some_and(|&b| is_word(b) && !b.is_ascii_digit())
 }
@@ -215,20 +246,21 @@ fn tree(tokens: &[Token], start: usize, prefix: &[String], found: &mut Vec<Path>
 }
 
 /// Ranges of tokens that belong to an item behind `#[cfg(test)]` or `#[cfg(any(test, …))]`.
-fn test_items(tokens: &[Token]) -> Vec<std::ops::Range<usize>> {
-    let mut items = Vec::new();
-    for at in 0..tokens.len() {
-        let texts: Vec<&str> =
-            tokens[at..tokens.len().min(at + 7)].iter().map(|token| token.text.as_str()).collect();
-        let is_test = matches!(
-            texts[..],
-            ["#", "[", "cfg", "(", "test", ..] | ["#", "[", "cfg", "(", "any", "(", "test"]
-        );
-        if is_test {
-            items.push(at..item_end(tokens, at));
-        }
-    }
-    items
+fn test_items(tokens: &[Token]) -> Vec<Range<usize>> {
+    let begins = |at: usize, expected: &[&str]| {
+        tokens[at..]
+            .iter()
+            .map(|token| token.text.as_str())
+            .take(expected.len())
+            .eq(expected.iter().copied())
+    };
+    (0..tokens.len())
+        .filter(|&at| {
+            begins(at, &["#", "[", "cfg", "(", "test"])
+                || begins(at, &["#", "[", "cfg", "(", "any", "(", "test"])
+        })
+        .map(|at| at..item_end(tokens, at))
+        .collect()
 }
 
 /// The index behind the item that begins at `at`: its `;`, or the brace that closes its first one.
@@ -246,35 +278,13 @@ fn item_end(tokens: &[Token], at: usize) -> usize {
     tokens.len()
 }
 
-/// Lines (counted from 1) on which `word` stands as a whole word of `code`.
-pub(crate) fn lines_with(code: &str, word: &str) -> Vec<usize> {
-    let words = tokens(word);
-    let all = tokens(code);
-    let hits = all.windows(words.len()).filter(|window| {
-        window.iter().zip(&words).all(|(token, wanted)| token.text == wanted.text)
-    });
-    hits.map(|window| window[0].line).collect()
-}
-
-/// Lines (counted from 1) on which `word` stands outside test items.
-pub(crate) fn lines_with_outside_tests(code: &str, word: &str) -> Vec<usize> {
-    let all = tokens(code);
-    let tests = test_items(&all);
-    let in_test = |line: usize| {
-        tests.iter().any(|item| {
-            let last = all[item.end - 1].line;
-            (all[item.start].line..=last).contains(&line)
-        })
-    };
-    lines_with(code, word).into_iter().filter(|&line| !in_test(line)).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn spelled(source: &str) -> Vec<String> {
-        paths(&blank_comments_and_literals(source))
+        Code::read(source)
+            .paths()
             .into_iter()
             .map(|path| format!("{}:{}", path.line, path.segments.join("::")))
             .collect()
@@ -318,11 +328,25 @@ mod tests {
     fn test_items_are_told_from_the_rest() {
         let source =
             "fn a() { b::c(); }\n#[cfg(test)]\nmod tests {\n d::e();\n }\nfn f() { g::h(); }";
-        let found: Vec<_> =
-            paths(source).iter().map(|path| (path.segments[0].clone(), path.in_test)).collect();
+        let found: Vec<_> = Code::read(source)
+            .paths()
+            .iter()
+            .map(|path| (path.segments[0].clone(), path.in_test))
+            .collect();
         let expected = [("b", false), ("d", true), ("g", false)];
         assert_eq!(found, expected.map(|(name, in_test)| (name.to_owned(), in_test)));
-        assert_eq!(lines_with("a!(b)\nb!(c)\nxb!()", "b!"), [2]);
-        assert_eq!(lines_with_outside_tests("x!()\n#[cfg(test)]\nfn f() {\nx!()\n}", "x!"), [1]);
+    }
+
+    #[test]
+    fn words_are_found_whole_and_outside_tests() {
+        let table: [(&str, &[usize]); 4] = [
+            ("a!(b)\nb!(c)\nxb!()", &[2]),
+            ("b!()\n#[cfg(test)]\nfn f() {\nb!()\n}\nb!()", &[1, 6]),
+            ("#[cfg(any(test, x))]\nmod m { b!() }", &[]),
+            ("// b!()\n\"b!()\"", &[]),
+        ];
+        for (source, expected) in table {
+            assert_eq!(Code::read(source).lines_with("b!"), expected, "{source}");
+        }
     }
 }
