@@ -15,6 +15,10 @@ pub const POLICY_PATTERNS_MAX: usize = 128;
 pub const POLICY_PATTERN_CHARS_MAX: usize = 256;
 /// Characters of an agent id.
 pub const SESSION_ID_CHARS_MAX: usize = 128;
+/// Roles that clients may have pointed at a model, for the service or for one agent.
+pub const ROLES_MAX: usize = 256;
+/// Bytes of a role's name.
+pub const ROLE_BYTES_MAX: usize = 256;
 /// Bytes of a request head, from the first to the blank line.
 pub const REQUEST_HEAD_BYTES_MAX: usize = 8 * 1024;
 

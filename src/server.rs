@@ -14,8 +14,8 @@
 //! ```
 
 use crate::config::{Config, Tokens};
-use crate::disk::real::RealDisk;
 use crate::disk::inspect::{self, SessionSummary};
+use crate::disk::real::RealDisk;
 use crate::disk::{LogOptions, Store, StoreError, text_file};
 use crate::hub::{Hub, Options};
 use crate::limits::{DESCRIPTORS_RESERVED, OPEN_FILES_MAX, WORKERS_DEFAULT_MIN};

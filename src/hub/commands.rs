@@ -4,7 +4,7 @@ use super::Hub;
 use super::client::Purpose;
 use crate::agent::ConnTag;
 use crate::conn::slab::Tag;
-use crate::limits::FRAME_ALLOWANCE_BYTES;
+use crate::limits::{FRAME_ALLOWANCE_BYTES, ROLE_BYTES_MAX, ROLES_MAX};
 use crate::proto::command::Command;
 use crate::proto::event::ErrorCode;
 use crate::proto::ident::ModelSpec;
@@ -30,19 +30,23 @@ impl Hub {
     /// Repoints a role, for the whole service or for this agent alone. Steps that begin later use
     /// it; nothing is logged (clarifications, section 4).
     fn set_model(&mut self, tag: Tag, agent: Tag, role: String, model: ModelSpec) {
-        if !self.settings.providers.contains_key(&*model.provider) {
-            let message = format!("set_model: model: no provider is named {:?}", &*model.provider);
-            self.counters.bad_frames += 1;
-            if let Some(conn) = self.conn(tag) {
-                conn.error(ErrorCode::BadFrame, &message);
-            }
-        } else if self.options.roles_per_agent {
-            if let Some(entry) = self.agents.get_mut(agent) {
-                entry.roles.insert(role, model);
-            }
+        let Some(entry) = self.agents.get_mut(agent) else { return };
+        let roles = if self.options.roles_per_agent { &mut entry.roles } else { &mut self.roles };
+        let refusal = if !self.settings.providers.contains_key(&*model.provider) {
+            "set_model: model: no provider of that name is configured"
+        } else if role.len() > ROLE_BYTES_MAX {
+            "set_model: role: the name is too long"
+        } else if roles.len() >= ROLES_MAX && !roles.contains_key(&role) {
+            "set_model: role: there are too many roles already"
         } else {
-            self.roles.insert(role, model);
-        }
+            roles.insert(role, model);
+            return;
+        };
+        self.reply(
+            ConnTag { slot: tag.slot, generation: tag.generation },
+            ErrorCode::BadFrame,
+            refusal,
+        );
     }
 
     /// An error frame for the connection that asked, if it is still there.
