@@ -60,13 +60,18 @@ pub fn accept(head: &Head) -> Result<AcceptKey, Refusal> {
 }
 
 impl AcceptKey {
-    /// RFC 6455, section 4.2.2, number 5, item 4.
-    pub(in crate::proto) fn of(key: &str) -> Self {
+    /// The one answer to a client's `key` (RFC 6455, section 4.2.2, number 5, item 4).
+    pub fn of(key: &str) -> Self {
         let digest = Sha1::new().chain_update(key).chain_update(GUID).finalize();
         let mut text = [0; ACCEPT_LEN];
         let written = STANDARD.encode_slice(digest, &mut text);
         assert_eq!(written, Ok(ACCEPT_LEN), "a digest of 20 bytes in base64");
         Self(text)
+    }
+
+    /// As the header has it.
+    pub fn as_str(&self) -> &str {
+        std::str::from_utf8(&self.0).expect("base64 is ASCII")
     }
 }
 
