@@ -21,13 +21,14 @@ pub mod sim;
 pub mod error;
 pub mod store;
 mod files;
-pub mod text_file;
 mod recover;
 mod append;
 mod mailbox;
 mod read;
 mod turns;
 pub mod inspect;
+pub mod text_file;
+pub mod scratch;
 
 pub use crate::config::SyncMode;
 pub use crate::log::inbox::InboxEntry;
