@@ -1,1 +1,160 @@
-//! Placeholder of the first commit.
+//! The command line: the only code that prints, exits or reads what a person types.
+//!
+//! [`run`] is the whole program as a function: its arguments, its environment and its three streams
+//! come in as a [`World`], its exit status comes out.
+
+mod args;
+mod help;
+mod output;
+mod config_file;
+mod note;
+mod serve;
+mod demo;
+mod attach;
+mod log;
+mod sessions;
+mod check;
+mod token;
+
+use std::fmt;
+use std::io::{self, BufRead};
+use std::sync::Arc;
+
+use self::args::Command;
+pub use self::output::Output;
+
+/// Looks up an environment variable.
+pub type Env = dyn Fn(&str) -> Option<String> + Send + Sync;
+
+/// What the program can see and touch of the process it runs in.
+pub struct World {
+    /// How it was called, to show commands that can be pasted.
+    pub program: String,
+    /// The environment.
+    pub env: Arc<Env>,
+    /// What is typed or piped in.
+    pub stdin: Box<dyn BufRead + Send>,
+    /// Whether a person types it, who already sees it.
+    pub stdin_is_terminal: bool,
+    /// What was asked for.
+    pub stdout: Output,
+    /// Whether colours can be shown there.
+    pub stdout_is_terminal: bool,
+    /// Everything else: errors, notices, the server's log.
+    pub stderr: Output,
+}
+
+/// How the program ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// As it should.
+    Fine,
+    /// The thing asked about is bad.
+    Bad,
+    /// The command line cannot be understood.
+    Usage,
+    /// The address to listen on is in use.
+    AddressInUse,
+    /// The disk failed.
+    DiskFailed,
+    /// The data directory belongs to another process.
+    Locked,
+}
+
+impl Status {
+    /// The exit status (design/interface, "Command line"; 64 and up follow BSD's `sysexits.h`).
+    pub fn code(self) -> u8 {
+        match self {
+            Status::Fine => 0,
+            Status::Bad => 1,
+            Status::Usage => 2,
+            Status::AddressInUse => 69,
+            Status::DiskFailed => 74,
+            Status::Locked => 75,
+        }
+    }
+}
+
+/// Runs the program. `words` are its arguments without its name.
+pub fn run(words: Vec<String>, world: World) -> Status {
+    let stderr = world.stderr.clone();
+    let done = match args::parse(words) {
+        Ok(command) => obey(command, world),
+        Err(wrong) => Err(Failure::new(Status::Usage, wrong)),
+    };
+    let Err(failure) = done else { return Status::Fine };
+    if let Some(message) = failure.message {
+        // When nobody can be told why, the status is all that is left.
+        let _told = stderr.print(format!("terret-ws: {message}\n"));
+    }
+    failure.status
+}
+
+fn obey(command: Command, world: World) -> Result<(), Failure> {
+    match command {
+        Command::Serve(serve) => serve::run(serve, world),
+        Command::Demo => demo::run(&world),
+        Command::Attach(attach) => attach::run(&attach, world),
+        Command::Log(log) => log::run(&log, &world),
+        Command::Verify { session, data_dir } => log::verify(session.as_ref(), &data_dir, &world),
+        Command::Sessions { data_dir } => sessions::list(&data_dir, &world),
+        Command::Delete { session, data_dir, yes } => {
+            sessions::delete(&session, &data_dir, yes, world)
+        }
+        Command::Check { config } => check::run(&config, &world),
+        Command::Token { session } => token::run(&session, &world),
+        Command::Help(topic) => Ok(world.stdout.print(topic.text())?),
+        Command::Version => {
+            Ok(world.stdout.print(concat!("terret-ws ", env!("CARGO_PKG_VERSION"), "\n"))?)
+        }
+    }
+}
+
+/// Why a command did not do what was asked, and the exit status.
+#[derive(Debug)]
+struct Failure {
+    status: Status,
+    /// One line that says what to do; none when everything has been said.
+    message: Option<String>,
+}
+
+impl Failure {
+    fn new(status: Status, message: impl fmt::Display) -> Failure {
+        Failure { status, message: Some(message.to_string()) }
+    }
+
+    fn bad(message: impl fmt::Display) -> Failure {
+        Failure::new(Status::Bad, message)
+    }
+
+    /// The thing asked about is bad, and how has been printed.
+    fn shown() -> Failure {
+        Failure { status: Status::Bad, message: None }
+    }
+}
+
+impl From<io::Error> for Failure {
+    /// An error of one of the three streams.
+    fn from(error: io::Error) -> Failure {
+        if error.kind() == io::ErrorKind::BrokenPipe {
+            // `terret-ws log s1 | head` has got all it wants.
+            return Failure { status: Status::Fine, message: None };
+        }
+        Failure::bad(format!("cannot print: {error}"))
+    }
+}
+
+/// A place in the data directory that cannot be read.
+fn unreadable(what: &str, error: &io::Error) -> Failure {
+    if error.kind() == io::ErrorKind::NotFound {
+        return Failure::bad(format!("{what} is not there: name the directory with --data-dir"));
+    }
+    Failure::new(Status::DiskFailed, format!("{what} cannot be read: {error}"))
+}
+
+fn in_lines(lines: &[String]) -> String {
+    lines.join("\n") + "\n"
+}
+
+#[cfg(test)]
+mod tests;

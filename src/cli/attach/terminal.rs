@@ -1,0 +1,260 @@
+//! The conversation in front of a person: takes what the sources bring, prints, sends.
+//!
+//! Owns everything but the connection, of which it sees the sending half. What the frames mean is
+//! `talk`'s, how they look is `screen`'s.
+
+use std::mem;
+use std::sync::mpsc::Receiver;
+use std::time::{Duration, Instant};
+
+use super::screen::Screen;
+use super::sources::Event;
+use super::talk::{Heard, Outcome, Talk};
+use super::typed::{self, Typed};
+use crate::cli::args::Attach;
+use crate::cli::{Failure, Output, World};
+use crate::client::{Sender, ServerFrame};
+use crate::limits::CLOSE_S;
+use crate::proto::command::Command;
+use crate::proto::event::ErrorCode;
+use crate::proto::ws::CloseCode;
+
+/// Why a connection is over.
+pub(super) enum Over {
+    /// The person, or what was piped in, is done.
+    Done,
+    /// It broke, and is to be taken up again.
+    Gone(String),
+}
+
+/// What is shown of the frames.
+enum View {
+    /// They themselves.
+    Frames,
+    /// What they mean to a person.
+    Conversation {
+        screen: Screen,
+        /// Whether what is typed stands on the screen already.
+        echoed: bool,
+    },
+}
+
+impl View {
+    fn of(attach: &Attach, world: &World) -> View {
+        if attach.json {
+            return View::Frames;
+        }
+        // https://no-color.org: any value but an empty one.
+        let no_colour = (world.env)("NO_COLOR").is_some_and(|value| !value.is_empty());
+        View::Conversation {
+            screen: Screen::new(world.stdout_is_terminal && !no_colour),
+            echoed: world.stdin_is_terminal && world.stdout_is_terminal,
+        }
+    }
+
+    /// What is printed for a frame.
+    fn show(&mut self, text: &str, frame: &ServerFrame, heard: Heard) -> String {
+        match self {
+            View::Frames => format!("{text}\n"),
+            View::Conversation { echoed: true, .. } if heard == Heard::OwnText => String::new(),
+            View::Conversation { .. } if matches!(heard, Heard::Repeated | Heard::LastWord(_)) => {
+                String::new()
+            }
+            View::Conversation { screen, .. } => screen.show(frame),
+        }
+    }
+
+    /// What is printed before somebody else prints.
+    fn end_line(&mut self) -> &'static str {
+        match self {
+            View::Frames => "",
+            View::Conversation { screen, .. } => screen.end_line(),
+        }
+    }
+}
+
+/// Everything but the connection.
+pub(super) struct Terminal {
+    inbox: Receiver<Event>,
+    stdout: Output,
+    stderr: Output,
+    view: View,
+    talk: Talk,
+    /// Whether this connection's `hello` has come; before it nothing is sent.
+    greeted: bool,
+    /// Typed and not sent yet.
+    unsent: Vec<Command>,
+    input_ended: bool,
+    /// An error frame after which the server closes for good.
+    last_word: Option<ErrorCode>,
+}
+
+impl Terminal {
+    pub(super) fn new(attach: &Attach, world: &World, inbox: Receiver<Event>) -> Terminal {
+        Terminal {
+            inbox,
+            stdout: world.stdout.clone(),
+            stderr: world.stderr.clone(),
+            view: View::of(attach, world),
+            talk: Talk::new(attach.from_seq),
+            greeted: false,
+            unsent: Vec::new(),
+            input_ended: false,
+            last_word: None,
+        }
+    }
+
+    /// Talks over one connection until it is over.
+    pub(super) fn converse(&mut self, sender: &Sender) -> Result<Over, Failure> {
+        self.greeted = false;
+        loop {
+            let event = self.inbox.recv().expect("`run` holds a sending end as long as this one");
+            match event {
+                Event::Line(line) => {
+                    if self.line(&line)? {
+                        self.leave(sender);
+                        return Ok(Over::Done);
+                    }
+                }
+                Event::InputEnded => self.input_ended = true,
+                Event::Frame(text) => self.frame(&text, sender)?,
+                Event::Gone(code, how) => return self.gone(code, how),
+            }
+            if self.greeted {
+                for command in mem::take(&mut self.unsent) {
+                    self.talk.said(&command);
+                    send(sender, &command);
+                }
+            }
+            if let Some(outcome) = self.talk.outcome().filter(|_| self.input_ended) {
+                self.leave(sender);
+                return finished(outcome);
+            }
+        }
+    }
+
+    /// How far the log has been heard.
+    pub(super) fn next_seq(&self) -> u64 {
+        self.talk.next_seq()
+    }
+
+    /// Takes lines while there is no connection. True when the person has left.
+    pub(super) fn pause(&mut self, wait: Duration) -> Result<bool, Failure> {
+        let deadline = Instant::now() + wait;
+        loop {
+            match self.inbox.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+                Ok(Event::Line(line)) => {
+                    if self.line(&line)? {
+                        return Ok(true);
+                    }
+                }
+                Ok(Event::InputEnded) => self.input_ended = true,
+                Ok(Event::Frame(_) | Event::Gone(..)) => {}
+                Err(_) => return Ok(false),
+            }
+        }
+    }
+
+    /// One line of input. True when it says to leave.
+    fn line(&mut self, line: &str) -> Result<bool, Failure> {
+        match typed::read(line) {
+            Ok(Typed::Send(command)) => self.unsent.push(command),
+            Ok(Typed::Quit) => return Ok(true),
+            Ok(Typed::Help) => self.stderr.print(typed::HELP)?,
+            Ok(Typed::Nothing) => {}
+            Err(wrong) => self.notice(wrong)?,
+        }
+        Ok(false)
+    }
+
+    fn frame(&mut self, text: &str, sender: &Sender) -> Result<(), Failure> {
+        let Some(frame) = ServerFrame::parse(text) else {
+            return self.notice("the server sent something that is no frame of the protocol");
+        };
+        let heard = self.talk.hear(&frame);
+        if let Heard::LastWord(code) = heard {
+            self.last_word = Some(code);
+        }
+        if let ServerFrame::Hello { session_id, last_seq } = &frame {
+            self.hello(session_id, *last_seq, sender)?;
+        }
+        self.stdout.print(self.view.show(text, &frame, heard))?;
+        Ok(())
+    }
+
+    fn hello(&mut self, session: &str, last_seq: u64, sender: &Sender) -> Result<(), Failure> {
+        self.greeted = true;
+        if !self.talk.connected(last_seq) {
+            self.notice(
+                "the server's log is shorter than what was shown: it was restored from an older \
+                 copy; going on at its end",
+            )?;
+        }
+        if let View::Conversation { echoed: true, .. } = self.view {
+            self.notice(&format!("connected to {session}, /help lists what can be typed"))?;
+        }
+        send(sender, &Command::Subscribe { from_seq: self.talk.next_seq() });
+        Ok(())
+    }
+
+    fn gone(&mut self, code: Option<CloseCode>, how: String) -> Result<Over, Failure> {
+        self.stdout.print(self.view.end_line())?;
+        let last_word = match code {
+            Some(CloseCode::UNAUTHORIZED) => Some(ErrorCode::Unauthorized),
+            Some(CloseCode::SUPERSEDED) => Some(ErrorCode::Superseded),
+            _ => self.last_word,
+        };
+        match last_word {
+            Some(ErrorCode::Unauthorized) => Err(Failure::bad(
+                "unauthorized: the token does not open this agent, or does so no longer; \
+                 give --token TOKEN or set TERRET_TOKEN",
+            )),
+            Some(_) => Err(Failure::bad(
+                "superseded: another client took over this agent; attach again to take it back",
+            )),
+            None => {
+                if self.talk.awaits() {
+                    self.notice("what was sent last may not have arrived")?;
+                }
+                Ok(Over::Gone(how))
+            }
+        }
+    }
+
+    /// Says goodbye, and lets the server finish reading: a socket that is closed with unread input
+    /// would take back what was sent last.
+    fn leave(&self, sender: &Sender) {
+        let deadline = Instant::now() + Duration::from_secs(CLOSE_S);
+        if sender.close().is_err() {
+            return;
+        }
+        loop {
+            match self.inbox.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+                Ok(Event::Gone(..)) | Err(_) => return,
+                Ok(_) => {}
+            }
+        }
+    }
+
+    /// Something about the conversation that is no part of it.
+    pub(super) fn notice(&mut self, text: &str) -> Result<(), Failure> {
+        self.stdout.print(self.view.end_line())?;
+        self.stderr.print(format!("-- {text}\n"))?;
+        Ok(())
+    }
+}
+
+/// A send that fails is not looked at: the connection is broken, and the thread that reads it tells.
+fn send(sender: &Sender, command: &Command) {
+    let _told_by_the_reader = sender.send(command);
+}
+
+fn finished(outcome: Outcome) -> Result<Over, Failure> {
+    match outcome {
+        Outcome::Done => Ok(Over::Done),
+        Outcome::Failed => Err(Failure::bad("not everything that was sent was done; see above")),
+        Outcome::Parked(call_id) => Err(Failure::bad(format!(
+            "the turn waits for a verdict on call {call_id}: attach again and /approve or /deny it"
+        ))),
+    }
+}

@@ -1,0 +1,89 @@
+//! `terret-ws sessions` and `terret-ws delete`: what lies in a data directory, and its removal.
+
+use std::fmt::Write as _;
+use std::io::BufRead as _;
+use std::path::Path;
+
+use super::{Failure, Status, World, unreadable};
+use crate::disk::StoreError;
+use crate::disk::inspect::{self, SessionSummary};
+use crate::disk::real::RealDisk;
+use crate::proto::ident::SessionId;
+
+/// Prints one line a session, under a line of titles.
+pub(super) fn list(data_dir: &Path, world: &World) -> Result<(), Failure> {
+    let shown = data_dir.display().to_string();
+    let summaries =
+        inspect::sessions(&RealDisk, data_dir).map_err(|error| unreadable(&shown, &error))?;
+    world.stdout.print(row("SESSION", "EVENTS", "BYTES", "LAST EVENT", "TURN"))?;
+    for summary in summaries {
+        let summary = summary.map_err(|error| unreadable(&shown, &error))?;
+        world.stdout.print(line(&summary))?;
+    }
+    Ok(())
+}
+
+fn line(summary: &SessionSummary) -> String {
+    let SessionSummary { id, events, bytes, last_at, open_turn } = summary;
+    let last_at = last_at.map_or("-".to_owned(), |at| at.to_string());
+    let turn = if *open_turn { "open" } else { "-" };
+    row(id.as_str(), &events.to_string(), &bytes.to_string(), &last_at, turn)
+}
+
+fn row(session: &str, events: &str, bytes: &str, last_at: &str, turn: &str) -> String {
+    let mut row = String::new();
+    writeln!(row, "{session:<24} {events:>10} {bytes:>14}  {last_at:<27}  {turn}")
+        .expect("a String takes every character");
+    row
+}
+
+/// Removes a session for good, after asking.
+pub(super) fn delete(
+    session: &SessionId,
+    data_dir: &Path,
+    yes: bool,
+    mut world: World,
+) -> Result<(), Failure> {
+    let shown = data_dir.display();
+    if !yes {
+        let question = format!("delete session {session} in {shown} for good? Type yes: ");
+        world.stderr.print(question)?;
+        let mut answer = String::new();
+        world.stdin.read_line(&mut answer)?;
+        if answer.trim() != "yes" {
+            return Err(Failure::bad(format!("{session} was not deleted")));
+        }
+    }
+    match inspect::delete(&RealDisk, data_dir, session) {
+        Ok(true) => Ok(world.stdout.print(format!("deleted {session}\n"))?),
+        Ok(false) => Err(Failure::bad(format!(
+            "there is no session {session} in {shown}; `terret-ws sessions` lists them"
+        ))),
+        Err(StoreError::Locked { pid }) => {
+            let who = pid.map_or("another process".to_owned(), |pid| format!("process {pid}"));
+            Err(Failure::new(Status::Locked, format!("{shown} is served by {who}: stop it first")))
+        }
+        Err(StoreError::Io(error)) => Err(unreadable(&format!("{session} in {shown}"), &error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proto::time::Wall;
+
+    #[test]
+    fn a_session_is_one_line_in_columns() {
+        let summary = SessionSummary {
+            id: SessionId::parse("s1").unwrap(),
+            events: 16,
+            bytes: 3021,
+            last_at: Some(Wall(0)),
+            open_turn: true,
+        };
+        let columns: Vec<String> = line(&summary).split_whitespace().map(str::to_owned).collect();
+        assert_eq!(columns, ["s1", "16", "3021", "1970-01-01T00:00:00.000000Z", "open"]);
+        let empty = SessionSummary { last_at: None, open_turn: false, ..summary };
+        assert!(line(&empty).ends_with("-\n"), "{}", line(&empty));
+    }
+}
