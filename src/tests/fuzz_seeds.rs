@@ -6,16 +6,18 @@
 use std::fs;
 use std::path::Path;
 
-use crate::{model, proto};
+use crate::{agent, model, proto};
 
 /// A fuzz target, and the body it calls.
 type Target = (&'static str, fn(&[u8]));
 
 /// All of them, in order of name.
 const TARGETS: &[Target] = &[
+    ("agent", agent::fuzz::machine),
     ("answer", model::openai::fuzz::answer),
     ("client_frame", proto::command::fuzz::frame),
     ("deltas", model::openai::fuzz::deltas),
+    ("fnmatch", agent::fnmatch::fuzz::against_a_naive_matcher),
     ("json_document", proto::json::fuzz::document),
     ("json_string", proto::json::fuzz::string),
     ("percent_decoding", proto::ident::fuzz::percent_decoding),
