@@ -293,6 +293,9 @@ impl fmt::Display for ConnectError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ConnectError::Resolve(error) => write!(f, "the host has no address: {error}"),
+            ConnectError::Connect(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                f.write_str("nothing listens there")
+            }
             ConnectError::Connect(error) => write!(f, "{error}"),
             ConnectError::Http(status, line) => write!(f, "HTTP status {status}: {line}"),
             ConnectError::NotWebSocket => f.write_str("what listens there speaks no WebSocket"),

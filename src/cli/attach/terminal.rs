@@ -126,9 +126,9 @@ impl Terminal {
                     send(sender, &command);
                 }
             }
-            if let Some(outcome) = self.talk.outcome().filter(|_| self.input_ended) {
+            if let Some(outcome) = self.outcome() {
                 self.leave(sender);
-                return finished(outcome);
+                return finished(outcome).map(|()| Over::Done);
             }
         }
     }
@@ -138,10 +138,13 @@ impl Terminal {
         self.talk.next_seq()
     }
 
-    /// Takes lines while there is no connection. True when the person has left.
+    /// Takes lines while there is no connection. True when there is no reason for a new one.
     pub(super) fn pause(&mut self, wait: Duration) -> Result<bool, Failure> {
         let deadline = Instant::now() + wait;
         loop {
+            if let Some(outcome) = self.outcome() {
+                return finished(outcome).map(|()| true);
+            }
             match self.inbox.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
                 Ok(Event::Line(line)) => {
                     if self.line(&line)? {
@@ -153,6 +156,11 @@ impl Terminal {
                 Err(_) => return Ok(false),
             }
         }
+    }
+
+    /// Why there is nothing left to do, once nothing more will be typed.
+    fn outcome(&self) -> Option<Outcome> {
+        self.talk.outcome().filter(|_| self.input_ended && self.unsent.is_empty())
     }
 
     /// One line of input. True when it says to leave.
@@ -249,9 +257,9 @@ fn send(sender: &Sender, command: &Command) {
     let _told_by_the_reader = sender.send(command);
 }
 
-fn finished(outcome: Outcome) -> Result<Over, Failure> {
+fn finished(outcome: Outcome) -> Result<(), Failure> {
     match outcome {
-        Outcome::Done => Ok(Over::Done),
+        Outcome::Done => Ok(()),
         Outcome::Failed => Err(Failure::bad("not everything that was sent was done; see above")),
         Outcome::Parked(call_id) => Err(Failure::bad(format!(
             "the turn waits for a verdict on call {call_id}: attach again and /approve or /deny it"
