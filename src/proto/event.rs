@@ -199,6 +199,25 @@ pub fn write_error(out: &mut Vec<u8>, code: ErrorCode, message: &str) {
     out.push(b'}');
 }
 
+/// The body of the fuzz target for envelopes.
+#[cfg(any(test, fuzzing))]
+pub mod fuzz {
+    use super::Envelope;
+
+    /// Whatever is taken apart is, put together again, the very same bytes.
+    pub fn envelope(bytes: &[u8]) {
+        let Some(Envelope { id, session_id, seq, at, kind, payload }) = Envelope::parse(bytes)
+        else {
+            return;
+        };
+        let payload = String::from_utf8_lossy(payload);
+        let line = format!(
+            r#"{{"id":"{id}","session_id":"{session_id}","seq":{seq},"at":"{at}","type":"{kind}","payload":{payload}}}"#
+        );
+        assert_eq!(line, String::from_utf8_lossy(bytes));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -9,6 +9,8 @@
 
 mod read;
 mod write;
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
 
 use std::borrow::Cow;
 use std::fmt;

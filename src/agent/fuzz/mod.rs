@@ -6,9 +6,11 @@
 
 pub mod strict;
 pub mod world;
+mod history;
 
 use std::collections::BTreeSet;
 
+pub use self::history::history;
 use self::world::{World, rules};
 use crate::agent::{CancelStream, ConnTag, Finish, Input, ModelEvent, RawCall, Status};
 use crate::proto::command::Command;

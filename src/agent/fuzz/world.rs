@@ -153,7 +153,7 @@ impl World {
                 assert!(open && !asked && self.tools.is_empty());
                 assert!(!self.machine.snapshot(&self.rules).pending.is_empty(), "parked on what?");
             }
-            Status::Running => assert!(open && (asked != !self.tools.is_empty())),
+            Status::Running => assert!(open && asked == self.tools.is_empty()),
         }
     }
 
@@ -173,6 +173,7 @@ impl World {
 
     /// Another world in which the process dies at once; of this one's log only so many events had
     /// reached the disk, but every text of the inbox file.
+    #[must_use]
     pub fn died_after(&self, events: usize) -> World {
         let mut world = World::new(self.rules.clone());
         world.log.clone_from(&self.log);

@@ -31,3 +31,10 @@ fn nor_does_the_same_thing_over_and_over() {
         fuzz::machine(&[0, 9, 3, byte, 3, byte, byte].repeat(8));
     }
 }
+
+#[test]
+fn any_log_makes_a_history_that_a_strict_provider_takes() {
+    for seed in 0..2000 {
+        fuzz::history(&bytes(seed, 120));
+    }
+}
