@@ -26,6 +26,7 @@ use crate::os;
 use crate::proto::http_client::InvalidHeader;
 use crate::proto::ident::SessionId;
 use crate::proto::time::Wall;
+use crate::tool::ClosureTool;
 use crate::work::names::Resolver;
 use crate::work::note::{Level, Note};
 use crate::work::pool::{Inbound, Pool};
@@ -50,6 +51,7 @@ type ReadConfigFn = dyn Fn() -> Result<Config, Vec<String>> + Send + Sync;
 pub struct Builder {
     config: Config,
     models: BTreeMap<String, Provider>,
+    tools: Vec<ClosureTool>,
     sink: Sink,
     read_config: Option<ReadConfig>,
 }
@@ -77,6 +79,13 @@ pub enum StartError {
         /// Which header, and what is wrong with it.
         error: InvalidHeader,
     },
+    /// A tool of the embedding program is not defined as it must be.
+    Tool {
+        /// Its name.
+        tool: String,
+        /// What is wrong.
+        problem: &'static str,
+    },
     /// The system refused a thread or a descriptor.
     System(io::Error),
 }
@@ -99,6 +108,7 @@ impl fmt::Display for StartError {
             Self::Provider { provider, error } => {
                 write!(f, "providers.{provider}.headers: {error}")
             }
+            Self::Tool { tool, problem } => write!(f, "tool {tool:?}: {problem}"),
             Self::System(error) => write!(f, "the system refused a resource: {error}"),
         }
     }
@@ -135,7 +145,13 @@ impl std::error::Error for RunError {}
 impl Builder {
     /// A server that goes by `config`.
     pub fn new(config: Config) -> Self {
-        Self { config, models: BTreeMap::new(), sink: Box::new(|_| {}), read_config: None }
+        Self {
+            config,
+            models: BTreeMap::new(),
+            tools: Vec::new(),
+            sink: Box::new(|_| {}),
+            read_config: None,
+        }
     }
 
     /// Sends the server's log to `sink`. It is called on the reactor's thread and should be quick.
@@ -152,6 +168,13 @@ impl Builder {
         self
     }
 
+    /// Adds a tool of the embedding program. A configured tool of the same name takes its place.
+    #[must_use]
+    pub fn tool(mut self, tool: ClosureTool) -> Self {
+        self.tools.push(tool);
+        self
+    }
+
     /// Lets the server read its configuration anew, on SIGHUP or [`Handle::reload`].
     #[must_use]
     pub fn on_reload(mut self, read: ReadConfig) -> Self {
@@ -162,7 +185,11 @@ impl Builder {
     /// Takes the data directory, starts the workers and listens. Nothing is served before
     /// [`Server::run`].
     pub fn bind(self) -> Result<Server, StartError> {
-        let Self { config, models, sink, read_config } = self;
+        let Self { config, models, tools, sink, read_config } = self;
+        let faulty = tools.iter().find_map(|tool| Some((tool.name(), tool.problem()?)));
+        if let Some((tool, problem)) = faulty {
+            return Err(StartError::Tool { tool: tool.to_owned(), problem });
+        }
         let descriptors = os::raise_fd_limit().map_err(StartError::System)?;
         let store = open_store(&config)?;
         let ground = Ground::listen(config.listen).map_err(|error| match error.kind() {
@@ -181,7 +208,7 @@ impl Builder {
 
         let (max_connections, open_files_max) = capacity(descriptors);
         let options = Options::new(&config, max_connections, open_files_max);
-        let settings = Settings::new(&config, models)
+        let settings = Settings::new(&config, models, tools)
             .map(Arc::new)
             .map_err(|(provider, error)| StartError::Provider { provider, error })?;
         let mut files = TokensFile::default();

@@ -148,6 +148,9 @@ fn status_of(error: &StartError) -> Status {
         StartError::AddressInUse(_) => Status::AddressInUse,
         StartError::Locked { .. } => Status::Locked,
         StartError::DataDir(..) => Status::DiskFailed,
-        StartError::Listen(..) | StartError::Provider { .. } | StartError::System(_) => Status::Bad,
+        StartError::Listen(..)
+        | StartError::Provider { .. }
+        | StartError::Tool { .. }
+        | StartError::System(_) => Status::Bad,
     }
 }

@@ -24,7 +24,7 @@ pub use self::problem::Problem;
 pub use self::provider::{IdStyle, OpenAiConfig, ProviderConfig};
 pub use self::script::{Script, ScriptCall, ScriptEnd, ScriptStep};
 pub use self::secret::{Secret, Token, Tokens};
-pub use self::tool::{ApprovalNeed, Concurrency, ToolConfig};
+pub use self::tool::{ApprovalNeed, Concurrency, ToolConfig, is_tool_name};
 use crate::limits::{POLICY_PATTERN_CHARS_MAX, POLICY_PATTERNS_MAX, WAIT_S_MAX};
 use crate::proto::ident::ModelSpec;
 

@@ -118,9 +118,13 @@ impl ToolConfig {
 const NAME: &str = "a name of 1 to 128 characters without spaces";
 
 fn read_name(text: &str) -> Option<String> {
+    is_tool_name(text).then(|| text.to_owned())
+}
+
+/// Whether a tool may have this name.
+pub fn is_tool_name(text: &str) -> bool {
     let fits = (1..=TOOL_NAME_CHARS_MAX).contains(&text.chars().count());
-    let plain = !text.chars().any(|c| c.is_control() || c.is_whitespace());
-    (fits && plain).then(|| text.to_owned())
+    fits && !text.chars().any(|c| c.is_control() || c.is_whitespace())
 }
 
 fn read_command(node: &Node<'_>) -> Option<Vec<String>> {

@@ -9,7 +9,7 @@ use crate::proto::event::ErrorCode;
 use crate::proto::ident::SessionId;
 use crate::work::advance::Input;
 use crate::work::note::{Level, Note};
-use crate::work::{Done, Reload, Unopened, Upstream};
+use crate::work::{Done, Job, Reload, Unopened, Upstream};
 use std::sync::Arc;
 
 impl Hub {
@@ -24,6 +24,10 @@ impl Hub {
                 }
             }
             Done::Upstream { agent, command } => self.command_upstream(agent, command),
+            Done::Tool(job) => self.orders.jobs.push(Job::Tool(job)),
+            Done::ToolEnded { agent, tag, outcome } => {
+                self.post(agent, Input::Tool { tag, outcome });
+            }
             Done::Snapshot { conn, agent, snapshot } => self.show(conn, agent, snapshot.as_deref()),
             Done::Piece { conn, generation, outcome } => self.piece(conn, generation, outcome),
             Done::Home(home) => self.home(home),

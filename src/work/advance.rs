@@ -19,7 +19,7 @@ use crate::log::Shape;
 use crate::proto::command::Command;
 use crate::proto::event::ErrorCode;
 use crate::proto::ident::{ModelSpec, SessionId};
-use crate::proto::payload::Body;
+use crate::proto::payload::{Body, Outcome};
 use crate::proto::time::Mono;
 use std::sync::Arc;
 
@@ -34,6 +34,13 @@ pub enum Input {
     },
     /// Something happened on the provider connection.
     Net(NetEvent),
+    /// A tool has ended.
+    Tool {
+        /// Which run.
+        tag: u64,
+        /// The call's result.
+        outcome: Outcome,
+    },
     /// Time has passed.
     Clock,
     /// A piece of the log, read between this agent's appends.

@@ -10,6 +10,7 @@ pub mod note;
 pub mod pool;
 mod run;
 pub mod settings;
+pub mod tools;
 
 use crate::agent::{Reply, Snapshot};
 use crate::config::{Config, Tokens};
@@ -18,11 +19,13 @@ use crate::disk::{Cursor, DiskFile, Piece, ReadError, Store, Tip};
 use crate::limits::PIECE_BYTES_MAX;
 use crate::model::{RequestBytes, Target};
 use crate::proto::ident::{EventId, SessionId};
+use crate::proto::payload::Outcome;
 use crate::proto::time::{Mono, Wall};
 use advance::Advance;
 use agent::Agent;
 use note::Note;
 use std::sync::Arc;
+use tools::ToolJob;
 
 /// What a worker does.
 pub enum Job {
@@ -30,6 +33,8 @@ pub enum Job {
     Advance(Box<Advance>),
     /// Read one piece of a log for one reader.
     Read(Box<Read>),
+    /// Run a tool that is code of the embedding program.
+    Tool(Box<ToolJob>),
     /// Close files: `close` may wait for the disk, so it is not for the reactor.
     Close(Vec<Box<dyn DiskFile>>),
     /// Something rare that may block: a look at a file, a name to resolve.
@@ -74,8 +79,11 @@ impl Read {
 pub enum Class {
     /// Only reads: any worker.
     Read,
-    /// May sync or run an embedder's code: any worker but the first.
+    /// May sync: any worker but the first.
     Other,
+    /// Runs a tool of the embedding program, which may take as long as it likes: any worker but the
+    /// first two; where there are only two, the second.
+    Foreign,
 }
 
 /// What a worker has to say.
@@ -97,6 +105,17 @@ pub enum Done {
         agent: Tag,
         /// What.
         command: Upstream,
+    },
+    /// The agent wants this tool of the embedding program to run.
+    Tool(Box<ToolJob>),
+    /// A tool has ended.
+    ToolEnded {
+        /// Whose.
+        agent: Tag,
+        /// Which run of its.
+        tag: u64,
+        /// The call's result.
+        outcome: Outcome,
     },
     /// What `GET /agents/{id}` asked for; none for an agent that could not be opened.
     Snapshot {
@@ -239,6 +258,7 @@ impl Job {
         match self {
             Self::Read(_) => Class::Read,
             Self::Advance(_) | Self::Close(_) | Self::Chore(_) => Class::Other,
+            Self::Tool(_) => Class::Foreign,
         }
     }
 
@@ -246,6 +266,7 @@ impl Job {
     pub(crate) fn on_panic(&self) -> Done {
         match self {
             Self::Advance(job) => Done::Panicked { agent: Some(job.agent), readers: job.readers() },
+            Self::Tool(job) => job.panicked(),
             Self::Read(read) => Done::Panicked { agent: None, readers: vec![read.conn] },
             Self::Close(_) | Self::Chore(_) => Done::Panicked { agent: None, readers: Vec::new() },
         }
@@ -304,6 +325,7 @@ impl Worker {
         match job {
             Job::Advance(job) => self.advance(*job, send),
             Job::Read(read) => send(read.run(&self.store, read.tip)),
+            Job::Tool(job) => send(job.run()),
             Job::Close(files) => drop(files),
             Job::Chore(chore) => chore().into_iter().for_each(send),
         }

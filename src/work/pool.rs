@@ -1,8 +1,9 @@
 //! The worker threads: a fixed number, each takes one job, runs it to its end, and takes the next.
 //!
-//! It knows jobs as values of two classes and nothing of what they do. Jobs that may sync or run an
-//! embedder's code occupy all workers but one, so that a slow disk never stops a replay: the first
-//! worker takes reads only.
+//! It knows jobs as values of three classes and nothing of what they do. Jobs that may sync occupy all
+//! workers but one, so that a slow disk never stops a replay: the first worker takes reads only. Tools
+//! of the embedding program occupy all workers but two, where there are that many, so that one that
+//! takes its time stops no append either.
 //!
 //! Invariant: a panic ends the job it happened in, never the worker.
 
@@ -72,6 +73,7 @@ impl Inbound {
 pub struct Pool {
     reads: Sender<Job>,
     others: Sender<Job>,
+    foreign: Sender<Job>,
 }
 
 impl Pool {
@@ -79,15 +81,19 @@ impl Pool {
     pub fn start(count: usize, inbound: &Inbound, worker: impl Fn() -> Worker) -> io::Result<Self> {
         let (reads, reads_taken) = unbounded();
         let (others, others_taken) = unbounded();
-        for number in 0..count.max(2) {
+        let (foreign, foreign_taken) = unbounded();
+        let count = count.max(2);
+        for number in 0..count {
             let (inbound, worker) = (inbound.clone(), worker());
             let reads = reads_taken.clone();
             let others = (number > 0).then(|| others_taken.clone());
+            let foreign = (number > 1 || count == 2 && number > 0).then(|| foreign_taken.clone());
+            let queues = Queues { reads, others, foreign };
             thread::Builder::new()
                 .name(format!("worker-{number}"))
-                .spawn(move || work(&reads, others.as_ref(), worker, &inbound))?;
+                .spawn(move || work(&queues, worker, &inbound))?;
         }
-        Ok(Self { reads, others })
+        Ok(Self { reads, others, foreign })
     }
 
     /// Queues a job behind the others of its class.
@@ -95,23 +101,34 @@ impl Pool {
         let queue = match job.class() {
             Class::Read => &self.reads,
             Class::Other => &self.others,
+            Class::Foreign => &self.foreign,
         };
         queue.send(job).expect("workers live as long as the pool, so the queue has a taker");
     }
 
     /// Jobs that wait for a worker.
     pub fn depth(&self) -> usize {
-        self.reads.len() + self.others.len()
+        self.reads.len() + self.others.len() + self.foreign.len()
     }
 }
 
-fn work(reads: &Receiver<Job>, others: Option<&Receiver<Job>>, mut worker: Worker, up: &Inbound) {
+/// The queues one worker takes from.
+struct Queues {
+    reads: Receiver<Job>,
+    others: Option<Receiver<Job>>,
+    foreign: Option<Receiver<Job>>,
+}
+
+fn work(queues: &Queues, mut worker: Worker, up: &Inbound) {
     let never = crossbeam_channel::never();
-    let others = others.unwrap_or(&never);
+    let reads = &queues.reads;
+    let others = queues.others.as_ref().unwrap_or(&never);
+    let foreign = queues.foreign.as_ref().unwrap_or(&never);
     loop {
         let taken = crossbeam_channel::select! {
             recv(reads) -> job => job,
             recv(others) -> job => job,
+            recv(foreign) -> job => job,
         };
         let Ok(job) = taken else { return };
         let on_panic = job.on_panic();

@@ -115,6 +115,7 @@ impl<'a> Run<'a> {
                     self.pump();
                 }
             }
+            Input::Tool { tag, outcome } => self.turn(Turn::Tool { tag, outcome }),
             Input::Clock => {
                 if let Some(asking) = &mut self.body.asking {
                     asking.state = AskState::Ready;
@@ -147,7 +148,9 @@ impl<'a> Run<'a> {
                 (self.send)(Done::Notes(vec![note.about(&self.job.session)]));
             }
             Input::Read(_) | Input::Snapshot { .. } => self.input(input),
-            Input::Net(_) | Input::Clock | Input::Resume => self.body.deferred.push(input),
+            Input::Net(_) | Input::Tool { .. } | Input::Clock | Input::Resume => {
+                self.body.deferred.push(input);
+            }
             Input::Retry | Input::Rest => {}
         }
     }
@@ -158,7 +161,7 @@ impl<'a> Run<'a> {
     }
 
     /// Gives the turn machine one input.
-    fn turn(&mut self, input: Turn) {
+    pub(super) fn turn(&mut self, input: Turn) {
         if let Turn::Model { event: ModelEvent::Text(text), .. } = &input {
             self.out_bytes += text.len();
         }
@@ -285,7 +288,7 @@ impl<'a> Run<'a> {
                         self.stop_asking();
                     }
                 }
-                Effect::Run(_) => unreachable!("no tool is mounted, so none is allowed to run"),
+                Effect::Run(runs) => runs.into_iter().for_each(|run| self.start_tool(run)),
             }
         }
         true
@@ -382,7 +385,7 @@ impl<'a> Run<'a> {
         let request = Request {
             system: settings.system_prompt.as_deref(),
             messages: &messages,
-            tools: &[],
+            tools: settings.tools.specs(),
             fresh,
         };
         let seed = self.random.next_u64();

@@ -1,9 +1,10 @@
 //! What the service is configured to do, as the workers need it. Replaced as a whole on reload.
 
-use crate::agent::{Approval, CancelStream, Concurrency, Rules, ToolTraits};
-use crate::config::{self, Config, ToolConfig};
+use crate::agent::{CancelStream, Rules};
+use crate::config::{self, Config};
 use crate::model::Provider;
 use crate::proto::http_client::InvalidHeader;
+use crate::tool::{ClosureTool, Registry};
 use std::collections::BTreeMap;
 
 /// The part of the configuration that turns go by.
@@ -12,6 +13,8 @@ pub struct Settings {
     pub rules: Rules,
     /// The providers, by name.
     pub providers: BTreeMap<String, Provider>,
+    /// The tools.
+    pub tools: Registry,
     /// Sent as the system message.
     pub system_prompt: Option<String>,
     /// How much of a session a model request carries, in bytes of its log.
@@ -19,13 +22,15 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// What `config` says, with the embedding program's own providers beside the configured ones.
+    /// What `config` says, with the embedding program's own providers and tools beside the
+    /// configured ones.
     ///
     /// # Errors
     /// The provider whose headers cannot be sent, by name.
     pub fn new(
         config: &Config,
         mut own: BTreeMap<String, Provider>,
+        tools: Vec<ClosureTool>,
     ) -> Result<Self, (String, InvalidHeader)> {
         for (name, provider) in &config.providers {
             match Provider::new(provider.clone()) {
@@ -34,17 +39,18 @@ impl Settings {
             };
         }
         own.entry("echo".to_owned()).or_insert(Provider::Echo);
-        Ok(Self::with_providers(config, own))
+        let tools = Registry::new(&config.tools, tools);
+        Ok(Self::with(config, own, tools))
     }
 
     /// What a configuration that was read anew says. Providers stay: what was learned about them,
-    /// and requests under way, belong to the running ones.
+    /// and requests under way, belong to the running ones. So do the embedding program's tools.
     #[must_use]
     pub fn reloaded(&self, config: &Config) -> Self {
-        Self::with_providers(config, self.providers.clone())
+        Self::with(config, self.providers.clone(), self.tools.reloaded(&config.tools))
     }
 
-    fn with_providers(config: &Config, providers: BTreeMap<String, Provider>) -> Self {
+    fn with(config: &Config, providers: BTreeMap<String, Provider>, tools: Registry) -> Self {
         Self {
             rules: Rules {
                 floor: config.policy.clone(),
@@ -53,26 +59,12 @@ impl Settings {
                     config::CancelStream::Abort => CancelStream::Abort,
                     config::CancelStream::Finish => CancelStream::Finish,
                 },
-                tools: config.tools.iter().map(|tool| (tool.name.clone(), traits(tool))).collect(),
+                tools: tools.traits(),
             },
             providers,
+            tools,
             system_prompt: config.system_prompt.clone(),
             history_bytes: config.history_bytes,
         }
-    }
-}
-
-fn traits(tool: &ToolConfig) -> ToolTraits {
-    ToolTraits {
-        mutating: tool.mutating,
-        approval: match tool.approval {
-            config::ApprovalNeed::Never => Approval::Never,
-            config::ApprovalNeed::Policy => Approval::Policy,
-            config::ApprovalNeed::Always => Approval::Always,
-        },
-        concurrency: match tool.concurrency {
-            config::Concurrency::Serial => Concurrency::Serial,
-            config::Concurrency::Parallel => Concurrency::Parallel,
-        },
     }
 }

@@ -22,7 +22,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("log", &["limits", "os", "proto"]),
     ("agent", &["limits", "proto", "log"]),
     ("model", &["limits", "proto", "config", "agent"]),
-    ("tool", &["limits", "proto", "config", "agent"]),
+    ("tool", &["limits", "proto", "config", "agent", "model"]),
     ("conn", &["limits", "proto", "config", "log", "agent"]),
     ("disk", &["limits", "os", "proto", "config", "log"]),
     ("work", &["limits", "os", "proto", "config", "log", "agent", "model", "tool", "conn", "disk"]),

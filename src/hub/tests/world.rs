@@ -13,6 +13,7 @@ use crate::proto::ident::{ModelSpec, SessionId};
 use crate::proto::time::{Mono, Wall};
 use crate::proto::ws::frame::Opcode;
 use crate::proto::ws::{Assembler, Item, Role, write_masked, write_masked_close};
+use crate::tool::ClosureTool;
 use crate::work::note::Note;
 use crate::work::settings::Settings;
 use crate::work::{Job, Random, Worker};
@@ -79,8 +80,16 @@ impl World {
     }
 
     pub(super) fn with(provider: Provider, adjust: impl FnOnce(&mut Options)) -> Self {
+        Self::configured(&Config::default(), provider, Vec::new(), adjust)
+    }
+
+    pub(super) fn configured(
+        config: &Config,
+        provider: Provider,
+        tools: Vec<ClosureTool>,
+        adjust: impl FnOnce(&mut Options),
+    ) -> Self {
         let disk = SimDisk::new(1);
-        let config = Config::default();
         let log = LogOptions { sync: SyncMode::Always, segment_bytes: 16 * 1024 };
         let store = Store::open(Arc::new(disk.clone()), Path::new("/data"), log).expect("a store");
         let mut seed = 7_u64;
@@ -91,10 +100,10 @@ impl World {
             }
         });
         let worker = Worker::new(Arc::new(store), || Wall(1_700_000_000_000_000), random);
-        let mut options = Options::new(&config, 64, 8);
+        let mut options = Options::new(config, 64, 8);
         adjust(&mut options);
         let models = BTreeMap::from([("mine".to_owned(), provider)]);
-        let settings = Arc::new(Settings::new(&config, models).expect("no headers"));
+        let settings = Arc::new(Settings::new(config, models, tools).expect("no headers"));
         let main = ModelSpec::parse("mine/model").expect("a spec");
         let roles = BTreeMap::from([("main".to_owned(), main)]);
         Self {
