@@ -21,12 +21,13 @@ use crate::hub::{Hub, Options};
 use crate::limits::{DESCRIPTORS_RESERVED, OPEN_FILES_MAX, WORKERS_DEFAULT_MIN};
 use crate::model::{Model, Provider};
 use crate::net::Chores;
-use crate::net::reactor::{Ended, Ground, Reactor, Sink};
+use crate::net::reactor::{Ended, Ground, Reactor};
 use crate::os;
 use crate::proto::http_client::InvalidHeader;
 use crate::proto::ident::SessionId;
 use crate::proto::time::Wall;
 use crate::tool::ClosureTool;
+use crate::work::journal::{Journal, Sink};
 use crate::work::names::Resolver;
 use crate::work::note::{Level, Note};
 use crate::work::pool::{Inbound, Pool};
@@ -154,7 +155,7 @@ impl Builder {
         }
     }
 
-    /// Sends the server's log to `sink`. It is called on the reactor's thread and should be quick.
+    /// Sends the server's log to `sink`, which is called on a thread of its own.
     #[must_use]
     pub fn log(mut self, sink: Sink) -> Self {
         self.sink = sink;
@@ -218,10 +219,11 @@ impl Builder {
             pool.submit(resume_all(&config.data_dir, inbound.clone()));
         }
         let chores = Box::new(ConfigFiles::new(config, files, read_config));
+        let journal = Journal::start(sink).map_err(StartError::System)?;
         let signal_fd = ground.signal_fd();
-        let mut reactor =
-            Reactor::new(ground, hub, pool, resolver, chores, sink).map_err(StartError::System)?;
-        reactor.note(&notes);
+        let mut reactor = Reactor::new(ground, hub, pool, resolver, chores, journal)
+            .map_err(StartError::System)?;
+        reactor.note(notes);
         Ok(Server { reactor, address, inbound, signal_fd })
     }
 }

@@ -14,6 +14,7 @@ use crate::hub::{Hub, Stage};
 use crate::limits::{ACCEPTS_PER_ROUND, LISTEN_BACKLOG, ROUND_BYTES, WRITE_BYTES};
 use crate::os;
 use crate::proto::time::Mono;
+use crate::work::journal::Journal;
 use crate::work::note::{Level, Note};
 use crate::work::pool::{Inbound, Pool};
 use crate::work::{Control, Done};
@@ -40,9 +41,6 @@ fn client_token(tag: Tag) -> Token {
 pub(super) fn upstream_token(tag: Tag) -> Token {
     Token(FIRST_SLOT + 2 * tag.slot as usize + 1)
 }
-
-/// Where the server's log goes.
-pub type Sink = Box<dyn FnMut(&Note) + Send>;
 
 /// Why the reactor ended.
 #[derive(Debug, PartialEq, Eq)]
@@ -116,7 +114,7 @@ pub struct Reactor {
     sockets: Sockets,
     upstreams: Upstreams,
     chores: Box<dyn Chores>,
-    sink: Sink,
+    journal: Journal,
     buffer: Box<[u8]>,
     started: Instant,
     next_second: Mono,
@@ -131,7 +129,7 @@ impl Reactor {
         pool: Pool,
         resolver: crate::work::names::Resolver,
         chores: Box<dyn Chores>,
-        sink: Sink,
+        journal: Journal,
     ) -> io::Result<Self> {
         let Ground { poll, listener, signals, inbound, answers } = ground;
         let upstreams = Upstreams::new(poll.registry().try_clone()?, resolver);
@@ -149,7 +147,7 @@ impl Reactor {
             sockets: Sockets::default(),
             upstreams,
             chores,
-            sink,
+            journal,
             buffer: vec![0; ROUND_BYTES].into_boxed_slice(),
             started: Instant::now(),
             next_second: Mono(0),
@@ -158,9 +156,9 @@ impl Reactor {
     }
 
     /// Writes lines to the server's log.
-    pub fn note(&mut self, notes: &[Note]) {
+    pub fn note(&mut self, notes: Vec<Note>) {
         for note in notes {
-            (self.sink)(note);
+            self.journal.note(note);
         }
     }
 
@@ -316,8 +314,8 @@ impl Reactor {
     fn obey(&mut self) {
         loop {
             let orders = self.hub.orders();
-            for note in &orders.notes {
-                (self.sink)(note);
+            for note in orders.notes {
+                self.journal.note(note);
             }
             for job in orders.jobs {
                 self.pool.submit(job);
@@ -376,7 +374,7 @@ impl Reactor {
                     if !self.said_resting {
                         self.said_resting = true;
                         let note = Note::new(Level::Warn, "cannot accept for now");
-                        (self.sink)(&note.with("cause", error));
+                        self.journal.note(note.with("cause", error));
                     }
                 }
                 // The connection was gone before it was accepted; the next may be fine.

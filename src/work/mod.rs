@@ -5,6 +5,7 @@
 
 pub mod advance;
 pub mod agent;
+pub mod journal;
 pub mod names;
 pub mod note;
 pub mod pool;
