@@ -38,7 +38,7 @@ pub enum Action {
         /// The whole request.
         request: RequestBytes,
     },
-    /// Close the connection; nothing more of it may be fed.
+    /// Close the connection, unless it has ended by itself meanwhile; nothing more of it may be fed.
     Disconnect,
     /// Nothing to do until something is fed or this point has come; without a point, until
     /// something is fed. After the last action: nothing, ever.
@@ -207,6 +207,12 @@ mod tests {
                 assert_eq!(call.poll(Mono(1)), Action::Wait(None));
             }
         }
+    }
+
+    #[test]
+    fn a_call_moves_between_threads_with_its_agent() {
+        fn moves<T: Send>(_: &T) {}
+        moves(&Call::start(&Provider::Echo, &request(), "m", 0, Mono(0), 0));
     }
 
     #[test]

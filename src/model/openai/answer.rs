@@ -52,9 +52,11 @@ pub(super) struct Heard {
 /// Why there is no answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Spoilt {
-    /// `Empty`, `Lost` for an answer that had begun and broke off, `Final` for all else.
+    /// `Empty`, `Lost` for an answer that broke off, `Final` for all else.
     pub(super) trouble: Trouble,
-    /// In one line; may quote the server at any length.
+    /// Something of the answer had been passed on or may have been.
+    pub(super) delta_seen: bool,
+    /// In one line; may quote the server's errors at any length, but nothing of an answer.
     pub(super) reason: String,
     /// The server said that the history was too long for the model.
     pub(super) context_exceeded: bool,
@@ -175,7 +177,7 @@ impl Content {
                 data.lines().try_for_each(|line| self.take_data(line.trim(), heard))
             }
             Err(fault) if data.starts_with(['{', '[']) => {
-                Err(Spoilt::quoting(&format!("the provider sent broken JSON ({fault})"), data))
+                Err(Spoilt::last(format!("the provider sent an event that is not JSON: {fault}")))
             }
             Err(_) => {
                 self.noise.get_or_insert_with(|| data.to_owned());
@@ -206,9 +208,8 @@ impl Content {
         let text = String::from_utf8_lossy(held);
         match Document::parse_lossy(text.as_bytes()) {
             Ok(document) if self.take_json(document, heard)? => Ok(Ending::Told),
-            Err(_) if breaks_off(text.as_bytes()) => {
-                Err(Spoilt::quoting("the provider's answer broke off", &text))
-            }
+            // Nothing of it has been passed on.
+            Err(_) if breaks_off(text.as_bytes()) => Err(Spoilt::lost("")),
             // Neither an answer nor its beginning: an error, in whatever words.
             _ => Err(Spoilt::said(held)),
         }
@@ -216,12 +217,12 @@ impl Content {
 
     fn end(self, ending: Ending) -> Result<Whole, Spoilt> {
         let noise = self.noise.unwrap_or_default();
-        self.assembler.end(ending).map_err(|lacking| {
-            let (trouble, what) = match lacking {
-                Lacking::Everything => (Trouble::Empty, "the provider's answer was empty"),
-                Lacking::Ending => (Trouble::Lost, "the provider's answer broke off"),
-            };
-            Spoilt { trouble, ..Spoilt::quoting(what, &noise) }
+        self.assembler.end(ending).map_err(|lacking| match lacking {
+            Lacking::Everything => {
+                let reason = quoting("the provider's answer was empty", &noise);
+                Spoilt { trouble: Trouble::Empty, ..Spoilt::last(reason) }
+            }
+            Lacking::Ending => Spoilt { delta_seen: true, ..Spoilt::lost(&noise) },
         })
     }
 
@@ -235,7 +236,12 @@ impl Content {
 
 impl Spoilt {
     fn last(reason: String) -> Spoilt {
-        Spoilt { trouble: Trouble::Final, reason, context_exceeded: false }
+        Spoilt { trouble: Trouble::Final, delta_seen: false, reason, context_exceeded: false }
+    }
+
+    fn lost(noise: &str) -> Spoilt {
+        let reason = quoting("the provider's answer broke off", noise);
+        Spoilt { trouble: Trouble::Lost, ..Spoilt::last(reason) }
     }
 
     /// An error, whole as the server sent it.
@@ -247,12 +253,12 @@ impl Spoilt {
         };
         Spoilt { context_exceeded, ..Spoilt::last(reason) }
     }
+}
 
-    fn quoting(what: &str, text: &str) -> Spoilt {
-        match refusal::one_line(text) {
-            line if line.is_empty() => Spoilt::last(what.to_owned()),
-            line => Spoilt::last(format!("{what}: {line}")),
-        }
+fn quoting(what: &str, noise: &str) -> String {
+    match refusal::one_line(noise) {
+        line if line.is_empty() => what.to_owned(),
+        line => format!("{what}: {line}"),
     }
 }
 

@@ -111,19 +111,22 @@ impl Assembler {
     }
 
     fn take_chunk(&mut self, chunk: Value<'_>, text: &mut String) -> Result<bool, Fault> {
-        let (mut choices, mut counted, mut is_error) = (None, None, false);
+        let (mut choices, mut counted) = (None, None);
+        // What is an error in any case, and what is one where no answer stands.
+        let (mut is_error, mut is_no_answer) = (false, false);
         for (key, value) in chunk.members().into_iter().flatten() {
             match &*key.to_str() {
                 "choices" => choices = value.elements(),
-                "error" | "errors" | "detail" => is_error |= says_something(value),
-                "object" => is_error |= value.as_str().is_some_and(|kind| kind == "error"),
+                "error" => is_error |= says_something(value),
+                "errors" | "detail" => is_no_answer |= says_something(value),
+                "object" => is_no_answer |= value.as_str().is_some_and(|kind| kind == "error"),
                 "usage" => counted = usage(value).or(counted),
                 // Groq.
                 "x_groq" => counted = member(value, "usage").and_then(usage).or(counted),
                 _ => {}
             }
         }
-        if is_error {
+        if is_error || is_no_answer && choices.is_none() {
             return Err(Fault::Said(chunk.raw().to_owned()));
         }
         let known = choices.is_some() || counted.is_some();
@@ -135,23 +138,24 @@ impl Assembler {
     }
 
     fn take_choice(&mut self, choice: Value<'_>, text: &mut String) -> Result<(), Fault> {
-        let (mut delta, mut failed) = (None, false);
+        let mut delta = None;
         for (key, value) in choice.members().into_iter().flatten() {
             match &*key.to_str() {
                 // We ask for one answer; further ones are somebody's `extra_body`.
                 "index" if value.as_u64().is_some_and(|index| index > 0) => return Ok(()),
                 "delta" | "message" if value.kind() == Kind::Object => delta = Some(value),
-                "error" => failed |= says_something(value),
-                "finish_reason" => match value.as_str() {
-                    Some(reason) if reason == "error" => failed = true,
+                "error" if says_something(value) => {
+                    return Err(Fault::Said(value.raw().to_owned()));
+                }
+                "finish_reason" => match value.as_str().as_deref() {
+                    Some("error") => return Err(Fault::Said(ENDED_IN_ERROR.to_owned())),
                     Some(reason) => self.finished |= !reason.is_empty(),
                     None => {}
                 },
+                // Moonshot.
+                "usage" => self.usage = usage(value).or(self.usage),
                 _ => {}
             }
-        }
-        if failed {
-            return Err(Fault::Said(choice.raw().to_owned()));
         }
         delta.map_or(Ok(()), |delta| self.take_delta(delta, text))
     }
@@ -199,6 +203,9 @@ impl Assembler {
 pub(super) fn member<'a>(object: Value<'a>, name: &str) -> Option<Value<'a>> {
     object.members()?.find(|(key, _)| key.is(name)).map(|(_, value)| value)
 }
+
+/// Said for a server that ends an answer in an error and says no more, as JSON.
+const ENDED_IN_ERROR: &str = "\"the answer ended in an error\"";
 
 /// Null, `""`, `false`, `{}` and `[]` are how servers say that there is nothing to say.
 fn says_something(value: Value<'_>) -> bool {
@@ -285,7 +292,7 @@ mod tests {
             r#"{"errors":["boom"]}"#,
             r#"{"object":"error","message":"boom"}"#,
             r#"{"choices":[{"error":{"message":"boom"},"delta":{"content":""}}]}"#,
-            r#"{"choices":[{"delta":{"content":"boom"},"finish_reason":"error"}]}"#,
+            r#"{"choices":[{"error":"boom"}]}"#,
             r#"[{"error":{"message":"boom"}}]"#,
             r#""boom""#,
         ] {
@@ -295,8 +302,22 @@ mod tests {
             let Fault::Said(said) = fault else { panic!("{event}: {fault:?}") };
             assert!(said.contains("boom"), "{event}");
         }
-        let nothing = r#"{"error":null,"detail":"","errors":[],"object":"x","choices":[]}"#;
-        assert_eq!(assemble(&[nothing, HI], Ending::Told).0, "hi");
+        let mut assembler = Assembler::new(Box::default(), 0);
+        let event = r#"{"choices":[{"delta":{"content":"hi"},"finish_reason":"error"}]}"#;
+        let document = Document::parse(event.as_bytes()).unwrap();
+        let fault = assembler.take(document.value(), &mut String::new());
+        assert_eq!(fault, Err(Fault::Said(ENDED_IN_ERROR.into())));
+    }
+
+    #[test]
+    fn an_error_that_says_nothing_is_none() {
+        for event in [
+            r#"{"error":null,"object":"x","choices":[]}"#,
+            r#"{"error":{},"choices":[]}"#,
+            r#"{"error":"","detail":"some detail of the answer","choices":[]}"#,
+        ] {
+            assert_eq!(assemble(&[event, HI], Ending::Told).0, "hi", "{event}");
+        }
     }
 
     #[test]

@@ -317,8 +317,7 @@ impl Exchange {
     }
 
     fn spoilt(&mut self, now: Mono, link: Link, spoilt: Spoilt, fault: Option<ResponseError>) {
-        let Spoilt { trouble, reason, context_exceeded } = spoilt;
-        let delta_seen = trouble == Trouble::Lost;
+        let Spoilt { trouble, delta_seen, reason, context_exceeded } = spoilt;
         let failure = match fault {
             // How the transfer ended says more than that something is missing.
             Some(fault) if trouble != Trouble::Final => Failure::transfer(fault, delta_seen),

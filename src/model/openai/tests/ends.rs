@@ -137,8 +137,11 @@ fn a_whole_answer_in_one_document_is_taken_as_such() {
         assert_eq!(outcome.shown_calls(), [r#"f {"x":1}"#]);
         assert_eq!(outcome.usage().map(|usage| usage.completion_tokens), Some(4));
     }
-    let cut = ask(&[Server::Answers(ok(&body[..200]))]);
-    assert!(cut.reason().starts_with("the provider's answer broke off"), "{}", cut.reason());
+    // Cut off, nothing of it was passed on, so it is asked for again.
+    let cut = || Server::Answers(ok(&body[..200]));
+    assert_eq!(ask(&[cut(), Server::Answers(ok(body))]).text, "hi");
+    let outcome = ask(&[cut(), cut(), cut(), cut()]);
+    assert_eq!(outcome.reason(), "the provider's answer broke off (attempt 4)");
 }
 
 #[test]
@@ -217,6 +220,14 @@ fn a_connection_that_fails_before_the_first_delta_is_tried_again() {
     }
     let outcome = ask_as(&OpenAiConfig { max_attempts: 1, ..config() }, &[Server::Refuses]);
     assert_eq!(outcome.reason(), "no connection to 127.0.0.1:11434: connection reset");
+}
+
+#[test]
+fn broken_json_in_the_stream_fails_the_answer_and_quotes_nothing_of_it() {
+    let outcome = ask(&[stream(&[&text("hi"), r#"{"choices":[{"delta":{"content":"canary}]"#])]);
+    let reason = outcome.reason();
+    assert!(reason.starts_with("the provider sent an event that is not JSON"), "{reason}");
+    assert!(!reason.contains("canary"), "{reason}");
 }
 
 #[test]
