@@ -47,6 +47,8 @@ pub const BATCH_BYTES_MAX: usize = 256 * 1024;
 pub const INBOX_TEXTS_MAX: usize = 1024;
 /// Bytes of text that may wait in one session's inbox.
 pub const INBOX_BYTES_MAX: usize = 8 << 20;
+/// Bytes of one session's inbox file; a longer one is written anew without what is spent.
+pub const INBOX_FILE_BYTES_MAX: usize = 64 << 20;
 /// A history of so many bytes is looked for in at most this many times as many bytes of log: what
 /// lies between, chunks above all, is read over.
 pub const HISTORY_SCAN_FACTOR: usize = 16;
@@ -147,6 +149,8 @@ const _: () = assert!(2 * TOKEN_BYTES_MAX <= REQUEST_HEAD_BYTES_MAX);
 const _: () = assert!(TOOL_OUTPUT_BYTES_MAX * 6 + 4096 <= EVENT_BYTES_MAX);
 const _: () = assert!(BATCH_BYTES_MAX <= EVENT_BYTES_MAX);
 const _: () = assert!(CLIENT_MESSAGE_BYTES_MAX < INBOX_BYTES_MAX);
+// All texts that may wait, escaped at worst sixfold, fit an inbox file that was just written anew.
+const _: () = assert!(INBOX_BYTES_MAX * 6 + INBOX_TEXTS_MAX * 256 <= INBOX_FILE_BYTES_MAX);
 // A client's text, escaped at worst sixfold, still fits one event with its envelope.
 const _: () = assert!(CLIENT_MESSAGE_BYTES_MAX * 6 + 4096 <= EVENT_BYTES_MAX);
 // So does a step's text with its arguments in the message that repeats them: see `agent`.

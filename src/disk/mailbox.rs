@@ -1,8 +1,9 @@
 //! `inbox.jsonl`: accepted texts that are not in the log yet (design/log-format, "The inbox").
 //!
 //! Append only, one write and one sync a job. An entry is spent when the log holds its id; when all
-//! are, the file is cut to nothing before its next append. What stands behind the last sound line was
-//! never accepted, since it was never synced; it is kept aside before the file is used again.
+//! are, the file is cut to nothing before its next append, and if it grows too long before that
+//! happens, what waits is written anew. What stands behind the last sound line was never accepted,
+//! since it was never synced; it is kept aside before the file is used again.
 
 use std::io;
 
@@ -11,6 +12,7 @@ use super::append::SessionLog;
 use super::error::{AppendError, Stop};
 use super::files::for_each_block;
 use super::store::Store;
+use crate::limits::INBOX_FILE_BYTES_MAX;
 use crate::log::inbox::InboxEntry;
 use crate::log::line;
 use crate::proto::ident::{EventId, SessionId};
@@ -79,6 +81,9 @@ impl SessionLog {
         for entry in entries {
             entry.write(&mut lines, ack);
         }
+        if self.mailbox.bytes > INBOX_FILE_BYTES_MAX as u64 && !self.mailbox.waiting.is_empty() {
+            self.inbox_rewrite(store)?;
+        }
         let path = store.files().inbox(self.shape.session());
         if self.mailbox.exists {
             let file = store.open_file(&path, Open::Write)?;
@@ -94,6 +99,29 @@ impl SessionLog {
         self.mailbox.bytes += lines.len() as u64;
         self.mailbox.file_bytes = self.mailbox.bytes;
         self.mailbox.waiting.extend(entries.iter().map(|entry| entry.id));
+        Ok(())
+    }
+
+    /// Writes what waits into a new file, which then takes the place of the old one.
+    fn inbox_rewrite(&mut self, store: &Store) -> Result<(), Stop> {
+        let path = store.files().inbox(self.shape.session());
+        let fresh = path.with_extension("jsonl.new");
+        let (_, entries) = Mailbox::read(store, self.shape.session()).map_err(Stop::Unopened)?;
+        let mut lines = Vec::new();
+        for entry in entries.iter().filter(|entry| self.mailbox.waiting.contains(&entry.id)) {
+            entry.write(&mut lines, 0);
+        }
+        if store.disk().exists(&fresh).map_err(Stop::Unopened)? {
+            store.remove_file(&fresh)?;
+        }
+        store.make_file(&fresh, &lines)?;
+        store
+            .disk()
+            .rename(&fresh, &path)
+            .map_err(|error| store.failed("renaming", &path, &error))?;
+        store.sync_dir(&store.files().dir(self.shape.session()))?;
+        self.mailbox.bytes = lines.len() as u64;
+        self.mailbox.file_bytes = self.mailbox.bytes;
         Ok(())
     }
 

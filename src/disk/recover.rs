@@ -6,7 +6,7 @@
 
 use std::fmt;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::api::{DiskFile, Open};
 use super::append::{End, SessionLog, begin_segment};
@@ -68,26 +68,19 @@ impl Store {
         create: Option<(EventId, Wall)>,
     ) -> Result<Opened, OpenError> {
         self.check()?;
-        let mut listing = self.files().listing(session)?;
+        let listing = self.files().listing(session)?;
         let judged = self.judge(session, &listing.bases)?;
-        let mut log = match judged {
-            Some(judged) => {
-                if judged.stillborn {
-                    self.bury(session, listing.bases.pop().expect("it was judged"))?;
-                }
-                judged.into_log(session)
-            }
-            None => {
-                if create.is_none() {
-                    return Err(OpenError::Missing);
-                }
-                if let Some(stillborn) = listing.bases.pop() {
-                    self.bury(session, stillborn)?;
-                }
-                self.begin(session)?
-            }
+        let stillborn = match &judged {
+            Some(judged) => judged.stillborn,
+            None if create.is_none() => return Err(OpenError::Missing),
+            None => listing.bases.last().copied(),
         };
-        let torn = log.heal.as_ref().and_then(|heal| heal.torn(log.end.base));
+        let buried = stillborn.map(|base| self.bury(session, base)).transpose()?.flatten();
+        let mut log = match judged {
+            Some(judged) => judged.into_log(session),
+            None => self.begin(session)?,
+        };
+        let torn = log.heal.as_ref().and_then(|heal| heal.torn(log.end.base)).or(buried);
         match log.ready(self) {
             Ok(()) | Err(Stop::NoSpace) => {}
             Err(stop) => return Err(stop.into()),
@@ -137,7 +130,7 @@ impl Store {
             Some((&base, before)) => {
                 let before = before.last().copied();
                 let mut judged = self.judge_one(session, base, before, Position::Finished)?;
-                judged.stillborn = true;
+                judged.stillborn = Some(last);
                 judged.unless_damaged().map(Some)
             }
         }
@@ -168,7 +161,7 @@ impl Store {
             None => true,
         };
         let verdict = Finding::new(&found, position, follows).verdict();
-        Ok(Judged { base, before, file, found, follows, state, verdict, stillborn: false })
+        Ok(Judged { base, before, file, found, follows, state, verdict, stillborn: None })
     }
 
     /// Whether the segment before is the one that a header describes. It may be gone with all that
@@ -189,15 +182,20 @@ impl Store {
         Ok(file.size()? == bytes && line::crc_of_last(&end[..got]) == Some(crc))
     }
 
-    /// Removes a segment that never held anything. If it holds bytes at all, they are kept.
-    fn bury(&self, session: &SessionId, base: u64) -> Result<(), Stop> {
+    /// Removes a segment that never held anything. If it holds bytes at all, it gets another name, which
+    /// needs no space.
+    fn bury(&self, session: &SessionId, base: u64) -> Result<Option<TornReport>, Stop> {
         let path = self.files().segment(session, base);
-        let file = self.open_file(&path, Open::Write)?;
-        let len = file.size().map_err(Stop::Unopened)?;
-        if len > 0 {
-            set_aside(self, &path, &*file, 0, len)?;
+        let bytes = self.open_file(&path, Open::Read)?.size().map_err(Stop::Unopened)?;
+        if bytes == 0 {
+            return self.remove_file(&path).map(|()| None);
         }
-        self.remove_file(&path)
+        let aside = free_name(self, &path)?;
+        self.disk()
+            .rename(&path, &aside)
+            .map_err(|error| self.failed("renaming", &path, &error))?;
+        self.sync_dir(&self.files().dir(session))?;
+        Ok(Some(TornReport { segment: base, byte: 0, bytes }))
     }
 
     /// The texts that wait, which are those whose ids the log does not hold.
@@ -231,8 +229,8 @@ struct Judged {
     follows: bool,
     state: State,
     verdict: Verdict,
-    /// Behind it stands one that never held anything.
-    stillborn: bool,
+    /// The one behind it, which never held anything.
+    stillborn: Option<u64>,
 }
 
 impl Judged {
@@ -348,8 +346,7 @@ impl Heal {
     }
 }
 
-/// Keeps the bytes from `from` to `to` of a file in one beside it: `<file>.torn`, or with a number
-/// behind that if there is one already.
+/// Keeps the bytes from `from` to `to` of a file in one beside it.
 pub(super) fn set_aside(
     store: &Store,
     path: &Path,
@@ -363,13 +360,19 @@ pub(super) fn set_aside(
         Ok(())
     })
     .map_err(Stop::Unopened)?;
-    let beside = |end: &str| path.with_extension(format!("jsonl.torn{end}"));
-    let mut aside = beside("");
-    let mut number = 1_u32;
-    while store.disk().exists(&aside).map_err(Stop::Unopened)? {
-        number += 1;
-        aside = beside(&format!(".{number}"));
-    }
-    store.make_file(&aside, &kept)?;
+    store.make_file(&free_name(store, path)?, &kept)?;
     Ok(())
+}
+
+/// `<file>.torn`, or with a number behind it: nothing that was kept is ever overwritten.
+fn free_name(store: &Store, path: &Path) -> Result<PathBuf, Stop> {
+    let mut number = 1_u32;
+    loop {
+        let end = if number == 1 { String::new() } else { format!(".{number}") };
+        let name = path.with_extension(format!("jsonl.torn{end}"));
+        if !store.disk().exists(&name).map_err(Stop::Unopened)? {
+            return Ok(name);
+        }
+        number += 1;
+    }
 }

@@ -75,9 +75,9 @@ impl Store {
         Ok(Self { disk, sessions, options, latched, stats, _lock: lock })
     }
 
-    /// Whether a session has been made.
+    /// Whether there is anything of a session.
     pub fn exists(&self, session: &SessionId) -> io::Result<bool> {
-        self.disk.exists(&self.files().dir(session))
+        Ok(!self.files().listing(session)?.bases.is_empty())
     }
 
     /// Reads whole lines from event `from` on: at least one, if the tip is not before it, then as

@@ -245,3 +245,143 @@ const ACK_PART_LEN: usize = 1 + ACK_KEY.len() + ACK_DIGITS + 1;
 const CRC_PART_LEN: usize = CRC_KEY.len() + CRC_DIGITS + 2;
 const HEX: &[u8; 16] = b"0123456789abcdef";
 const _: () = assert!(ACK_PART_LEN + CRC_PART_LEN == SUFFIX_LEN);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proto::event::write_envelope;
+    use crate::proto::payload::Body;
+
+    fn shape() -> Shape {
+        Shape::new(SessionId::parse("s1").unwrap())
+    }
+
+    fn event_line(seq: u64, text: &str, ack: u64) -> Vec<u8> {
+        let mut line = Vec::new();
+        let body = Body::UserMessage { text: text.to_owned() };
+        write_envelope(&mut line, EventId(7), shape().session(), seq, Wall(0), &body);
+        seal(&mut line, 0, ack);
+        line
+    }
+
+    #[test]
+    fn a_sealed_line_is_its_wire_form_with_a_suffix_of_constant_length() {
+        let line = event_line(7, "hello", 0xc);
+        let line = line.strip_suffix(b"\n").unwrap();
+        let mut wire = line[..line.len() - SUFFIX_LEN].to_vec();
+        wire.push(b'}');
+        assert_eq!(
+            String::from_utf8(wire.clone()).unwrap(),
+            r#"{"id":"0000000000000007","session_id":"s1","seq":7,"at":"1970-01-01T00:00:00.000000Z","type":"user/message","payload":{"text":"hello"}}"#
+        );
+        assert_eq!(wire.len(), wire_len(line));
+        let suffix = std::str::from_utf8(&line[line.len() - SUFFIX_LEN..]).unwrap();
+        assert!(suffix.starts_with(r#","ack":"00000000000c","crc":""#), "{suffix}");
+    }
+
+    #[test]
+    fn what_was_sealed_is_read_back() {
+        for (seq, text, ack) in [(0, "", 0), (9, "a\nb", 9), (u64::MAX, "\"seq\":3", (1 << 48) - 1)]
+        {
+            let line = event_line(seq, text, ack);
+            let sealed = unseal(line.strip_suffix(b"\n").unwrap()).unwrap();
+            assert_eq!(sealed.ack, ack);
+            assert_eq!(Some(sealed.crc), crc_of_last(&line));
+            let event = shape().event(sealed.body).unwrap();
+            assert_eq!((event.id, event.seq, event.kind), (EventId(7), seq, "user/message"));
+            assert_eq!(Wall::parse(event.at), Some(Wall(0)));
+            let body = Body::parse(event.kind, event.payload).unwrap().unwrap();
+            assert_eq!(body, Body::UserMessage { text: text.to_owned() });
+            assert_eq!(Shape::new(SessionId::parse("s2").unwrap()).event(sealed.body), None);
+        }
+        let mut attest = Vec::new();
+        write_attest(&mut attest, 0x40);
+        assert!(attest.starts_with(b"{\"ack\":\"000000000040\",\"crc\":\""));
+        let sealed = unseal(attest.strip_suffix(b"\n").unwrap()).unwrap();
+        assert_eq!((sealed.body, sealed.ack), (&b""[..], 0x40));
+    }
+
+    #[test]
+    fn a_line_with_any_bit_flipped_is_refused() {
+        let mut attest = Vec::new();
+        write_attest(&mut attest, 0xabc);
+        for line in [event_line(12, "some text", 0xabc), attest] {
+            let line = line.strip_suffix(b"\n").unwrap();
+            assert!(unseal(line).is_some());
+            for bit in 0..line.len() * 8 {
+                let mut flipped = line.to_vec();
+                flipped[bit / 8] ^= 1 << (bit % 8);
+                assert_eq!(unseal(&flipped), None, "bit {bit}");
+            }
+            for len in 0..line.len() {
+                assert_eq!(unseal(&line[..len]), None, "cut at {len}");
+            }
+        }
+    }
+
+    #[test]
+    fn seq_is_found_by_its_position_or_not_at_all() {
+        let shape = shape();
+        let long = format!(
+            "{}18446744073709551615,",
+            &String::from_utf8_lossy(&event_line(7, "", 0))[..49]
+        );
+        for (line, seq) in [
+            (long.as_str(), Some(u64::MAX)),
+            (&long.replace("18446744073709551615", "18446744073709551616"), None),
+            (&long.replace("18446744073709551615", "0"), Some(0)),
+            (&long.replace("18446744073709551615", "07"), None),
+            (&long.replace("18446744073709551615", ""), None),
+            (&long.replace("18446744073709551615", "-1"), None),
+            (&long.replace("18446744073709551615,", "7"), None),
+            (&long.replace("\"s1\"", "\"s2\""), None),
+            (&long.replace("\"s1\"", "\"s11\""), None),
+            (&long.replace("0007", "000g"), None),
+            ("", None),
+        ] {
+            assert_eq!(shape.seq(line.as_bytes()).map(|(seq, _)| seq), seq, "{line}");
+            assert!(line.len() <= shape.prefix_len() + 1);
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "a line of the log holds a control character")]
+    fn a_line_feed_inside_of_a_line_is_never_written() {
+        seal(&mut b"{\"a\":\n1}".to_vec(), 0, 0);
+    }
+
+    #[test]
+    #[should_panic(expected = "a line is longer than any event may be")]
+    fn a_line_beyond_the_bound_is_never_written() {
+        let mut line = vec![b' '; EVENT_BYTES_MAX];
+        line[0] = b'{';
+        *line.last_mut().unwrap() = b'}';
+        seal(&mut line, 0, 0);
+    }
+
+    #[test]
+    fn a_well_formed_line_holds_no_place_where_another_could_begin() {
+        let line = br#"{"id":"1","args":{"id":"2","x":[{"id":"3"},{"id":"4"}, {"ack":"0"}],"s":"}\n{\"id\":\""}}"#;
+        for at in 1..line.len() {
+            assert!(!begins_line(line[at - 1], &line[at..]), "at {at}");
+        }
+        for before in [b'\x0b', b'\x02', b'*', b'J', b'\x8a', b'}', b'\0'] {
+            assert!(begins_line(before, line));
+        }
+    }
+
+    #[test]
+    fn line_feeds_are_found_wherever_they_stand() {
+        for len in 0..100 {
+            assert_eq!((find_lf(&vec![b'x'; len]), find_last_lf(&vec![b'x'; len])), (None, None));
+            for first in 0..len {
+                for last in first..len {
+                    let mut bytes = vec![b'x'; len];
+                    (bytes[first], bytes[last]) = (b'\n', b'\n');
+                    assert_eq!(find_lf(&bytes), Some(first));
+                    assert_eq!(find_last_lf(&bytes), Some(last));
+                }
+            }
+        }
+    }
+}

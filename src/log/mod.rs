@@ -20,6 +20,8 @@ pub mod scan;
 pub mod verdict;
 pub mod seek;
 pub mod inbox;
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
 
 pub use line::{SUFFIX_LEN, Shape, wire_len};
 pub use state::State;

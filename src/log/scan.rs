@@ -273,3 +273,193 @@ impl Scan {
         self.carry.extend_from_slice(&carry[kept..]);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::state::State;
+    use super::*;
+    use crate::proto::event::write_envelope;
+    use crate::proto::ident::{EventId, SessionId};
+    use crate::proto::payload::Body;
+    use crate::proto::time::Wall;
+
+    fn session() -> SessionId {
+        SessionId::parse("s1").unwrap()
+    }
+
+    fn header() -> Vec<u8> {
+        let mut out = Vec::new();
+        Header { base: 0, prev: None, state: State::default() }.write(&mut out, &session(), 0);
+        out
+    }
+
+    fn event(seq: u64, ack: u64) -> Vec<u8> {
+        let mut out = Vec::new();
+        let body = Body::UserMessage { text: format!("text {seq}") };
+        write_envelope(&mut out, EventId(seq), &session(), seq, Wall(0), &body);
+        line::seal(&mut out, 0, ack);
+        out
+    }
+
+    fn attest(ack: u64) -> Vec<u8> {
+        let mut out = Vec::new();
+        line::write_attest(&mut out, ack);
+        out
+    }
+
+    fn scan(pieces: &[&[u8]]) -> (Found, Vec<String>) {
+        let mut scan = Scan::new(Shape::new(session()), 0);
+        let mut items = Vec::new();
+        let mut seen = |item: Item<'_>| items.push(format!("{item:?}"));
+        for piece in pieces {
+            scan.push(piece, &mut seen);
+        }
+        let found = scan.finish(&mut seen);
+        (found, items)
+    }
+
+    #[test]
+    fn a_segment_is_the_same_however_its_bytes_come() {
+        let mut broken = event(2, 1);
+        broken[60] ^= 1;
+        let text =
+            [header(), event(0, 0), event(1, 1), broken, event(3, 1), b"torn".to_vec()].concat();
+        let whole = scan(&[&text]);
+        for at in 0..=text.len() {
+            assert_eq!(scan(&[&text[..at], &text[at..]]), whole, "split at {at}");
+        }
+        let bytes: Vec<&[u8]> = text.chunks(1).collect();
+        assert_eq!(scan(&bytes), whole, "byte by byte");
+    }
+
+    #[test]
+    fn prefix_attestation_and_what_is_beyond_are_told_apart() {
+        use Beyond::{Bytes, Nothing, ValidLine};
+        let flipped = |mut line: Vec<u8>| {
+            line[60] ^= 1;
+            line
+        };
+        let glued = |mut line: Vec<u8>| {
+            *line.last_mut().unwrap() = 0x0b;
+            line
+        };
+        let other = || {
+            let text = String::from_utf8(event(1, 1)).unwrap().replace("s1", "s2");
+            let mut line = text[..text.len() - 1 - line::SUFFIX_LEN].as_bytes().to_vec();
+            line.push(b'}');
+            line::seal(&mut line, 0, 1);
+            line
+        };
+        // Lines behind the header, P, A, beyond, and the line of the first fault.
+        let table: Vec<(&str, Vec<Vec<u8>>, u64, u64, Beyond, Option<(u64, Fault)>)> = vec![
+            ("nothing", vec![], 0, 0, Nothing, None),
+            ("one event", vec![event(0, 0)], 1, 0, Nothing, None),
+            ("attested", vec![event(0, 0), attest(1)], 1, 1, Nothing, None),
+            ("two batches", vec![event(0, 0), event(1, 1), event(2, 1)], 3, 1, Nothing, None),
+            ("goes on", vec![event(0, 0), attest(1), event(1, 1)], 2, 1, Nothing, None),
+            ("torn", vec![event(0, 0), b"{".to_vec()], 1, 0, Bytes, Some((3, Fault::Unterminated))),
+            ("an LF", vec![event(0, 0), b"\n".to_vec()], 1, 0, Bytes, Some((3, Fault::Seal))),
+            (
+                "hole",
+                vec![flipped(event(0, 0)), event(1, 1)],
+                0,
+                1,
+                ValidLine,
+                Some((2, Fault::Seal)),
+            ),
+            (
+                "hole, attested",
+                vec![flipped(event(0, 0)), attest(1)],
+                0,
+                1,
+                ValidLine,
+                Some((2, Fault::Seal)),
+            ),
+            (
+                "glued",
+                vec![glued(event(0, 0)), event(1, 1)],
+                0,
+                1,
+                ValidLine,
+                Some((2, Fault::Seal)),
+            ),
+            (
+                "glued, attested",
+                vec![glued(event(0, 0)), attest(1)],
+                0,
+                1,
+                ValidLine,
+                Some((2, Fault::Seal)),
+            ),
+            (
+                "gap",
+                vec![event(0, 0), event(2, 1)],
+                1,
+                1,
+                ValidLine,
+                Some((3, Fault::Sequence { expected: 1, found: 2 })),
+            ),
+            (
+                "duplicate",
+                vec![event(0, 0), event(0, 0)],
+                1,
+                0,
+                ValidLine,
+                Some((3, Fault::Sequence { expected: 1, found: 0 })),
+            ),
+            (
+                "another session",
+                vec![event(0, 0), other()],
+                1,
+                0,
+                ValidLine,
+                Some((3, Fault::Foreign)),
+            ),
+            ("a header", vec![event(0, 0), header()], 1, 0, ValidLine, Some((3, Fault::Foreign))),
+        ];
+        for (what, lines, next, attested, beyond, bad) in table {
+            let text = [header(), lines.concat()].concat();
+            let (found, _) = scan(&[&text]);
+            assert_eq!((found.prefix.next, found.attested), (next, attested), "{what}");
+            assert_eq!(found.beyond, beyond, "{what}");
+            assert_eq!(found.bad.map(|place| (place.line, place.fault)), bad, "{what}");
+            let is_sequence = what == "gap" || what == "duplicate";
+            assert_eq!(found.sequence_holds, !is_sequence, "{what}");
+        }
+    }
+
+    #[test]
+    fn what_nothing_attests_begins_behind_what_something_does() {
+        let (header, first, second) = (header(), event(0, 0), event(1, 1));
+        let two = header.len() + first.len();
+        let three = two + second.len();
+        for (lines, from) in [
+            (vec![first.clone()], header.len()),
+            (vec![first.clone(), second.clone()], two),
+            (vec![first.clone(), second.clone(), event(2, 1)], two),
+            (vec![first.clone(), second.clone(), event(2, 2)], three),
+            (vec![first.clone(), attest(1)], two + 40),
+            (vec![first.clone(), attest(1), second.clone()], two + 40),
+        ] {
+            let text = [header.clone(), lines.concat()].concat();
+            assert_eq!(scan(&[&text]).0.prefix.unattested_from, from as u64);
+        }
+    }
+
+    #[test]
+    fn a_line_that_never_ends_takes_no_more_memory_than_the_longest_event() {
+        let mut scan = Scan::new(Shape::new(session()), 0);
+        let mut bad = 0;
+        let mut seen = |item: Item<'_>| bad += u32::from(matches!(item, Item::Bad(_)));
+        scan.push(&header(), &mut seen);
+        for _ in 0..20 {
+            scan.push(&vec![b'x'; 1 << 20], &mut seen);
+            assert!(scan.carry.capacity() <= 2 * (EVENT_BYTES_MAX + (1 << 20)));
+        }
+        scan.push(b"\n", &mut seen);
+        scan.push(&event(0, 0), &mut seen);
+        let found = scan.finish(&mut seen);
+        assert_eq!((found.beyond, found.prefix.next), (Beyond::ValidLine, 0));
+        assert!(bad >= 1);
+    }
+}

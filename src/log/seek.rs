@@ -97,3 +97,77 @@ fn grow<E>(
     window.truncate(old + got);
     Ok(got > 0)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use super::*;
+    use crate::proto::event::write_envelope;
+    use crate::proto::ident::{EventId, SessionId};
+    use crate::proto::payload::Body;
+    use crate::proto::time::Wall;
+
+    /// A segment's worth of lines after something that is none, and where each begins.
+    fn segment(shape: &Shape, base: u64, lengths: &[usize]) -> (Vec<u8>, Vec<usize>) {
+        let mut text = b"{\"log\":1}\n".to_vec();
+        let mut begins = Vec::new();
+        for (seq, &length) in (base..).zip(lengths) {
+            begins.push(text.len());
+            let body = Body::UserMessage { text: "x".repeat(length) };
+            let start = text.len();
+            write_envelope(&mut text, EventId(seq), shape.session(), seq, Wall(0), &body);
+            line::seal(&mut text, start, base);
+            if seq % 5 == 0 {
+                line::write_attest(&mut text, seq);
+            }
+        }
+        (text, begins)
+    }
+
+    /// Seeks in `text`, counting reads and the bytes they ask for.
+    fn find(shape: &Shape, text: &[u8], want: u64, end: usize) -> (Option<u64>, usize, usize) {
+        let (mut reads, mut bytes) = (0, 0);
+        let Ok(place) = seek(shape, want, end as u64, |offset, into: &mut [u8]| {
+            let there = &text[offset as usize..];
+            let len = there.len().min(into.len());
+            into[..len].copy_from_slice(&there[..len]);
+            (reads, bytes) = (reads + 1, bytes + into.len());
+            assert!(offset as usize + into.len() <= end, "a read beyond the end");
+            Ok::<_, Infallible>(len)
+        });
+        (place, reads, bytes)
+    }
+
+    #[test]
+    fn every_event_is_found_and_no_other() {
+        let shape = Shape::new(SessionId::parse("session").unwrap());
+        let mixed: Vec<usize> = (0..400).map(|index| index * 37 % 500).collect();
+        let lumps: Vec<usize> =
+            (0..60).map(|index| if index % 9 == 0 { 100_000 } else { 3 }).collect();
+        for (base, lengths) in [(0, mixed), (999_990, lumps), (5, vec![0]), (5, Vec::new())] {
+            let (text, begins) = segment(&shape, base, &lengths);
+            for (seq, &place) in (base..).zip(&begins) {
+                let (found, ..) = find(&shape, &text, seq, text.len());
+                assert_eq!(found, Some(place as u64), "seq {seq}");
+                let (found, ..) = find(&shape, &text, seq, place);
+                assert_eq!(found, None, "seq {seq} stands behind the end");
+            }
+            for seq in [base + lengths.len() as u64, u64::MAX] {
+                assert_eq!(find(&shape, &text, seq, text.len()).0, None);
+            }
+        }
+    }
+
+    #[test]
+    fn a_full_segment_is_searched_with_a_handful_of_small_reads() {
+        let shape = Shape::new(SessionId::parse("session").unwrap());
+        let (text, begins) = segment(&shape, 0, &vec![100; 16_000]);
+        assert!(text.len() > 4 << 20);
+        for seq in (0..16_000).step_by(371) {
+            let (found, reads, bytes) = find(&shape, &text, seq, text.len());
+            assert_eq!(found, Some(begins[seq as usize] as u64));
+            assert!(reads <= 10 && bytes <= 64 * 1024, "{reads} reads of {bytes} bytes");
+        }
+    }
+}

@@ -6,7 +6,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::{agent, model, proto};
+use crate::{agent, log, model, proto};
 
 /// A fuzz target, and the body it calls.
 type Target = (&'static str, fn(&[u8]));
@@ -23,6 +23,8 @@ const TARGETS: &[Target] = &[
     ("history", agent::fuzz::history),
     ("json_document", proto::json::fuzz::document),
     ("json_string", proto::json::fuzz::string),
+    ("log_line", log::fuzz::event_line),
+    ("log_segment", log::fuzz::segment),
     ("percent_decoding", proto::ident::fuzz::percent_decoding),
     ("request_head", proto::http::fuzz::request_head),
     ("response", proto::http_client::fuzz::response),

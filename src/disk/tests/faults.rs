@@ -232,6 +232,24 @@ fn a_spent_inbox_is_cut_before_it_grows_again() {
 }
 
 #[test]
+fn an_inbox_that_has_grown_too_long_is_written_anew_without_what_is_spent() {
+    let disk = SimDisk::new(5);
+    let (store, mut log) = begun(&disk, ALWAYS);
+    log.inbox_append(&store, &[entry(11, 1)]).unwrap();
+    drop((log, store));
+    let path = "data/sessions/s1/inbox.jsonl";
+    let mut grown = vec![b'x'; crate::limits::INBOX_FILE_BYTES_MAX];
+    grown.push(b'\n');
+    grown.extend(disk.contents(path).unwrap());
+    disk.plant(path, &grown);
+    let (store, mut opened, _) = reopen(&disk, ALWAYS);
+    opened.log.inbox_append(&store, &[entry(12, 1)]).unwrap();
+    assert_eq!(split(&disk.contents(path).unwrap()).len(), 2);
+    drop((store, opened));
+    assert_eq!(reopen(&disk.crash(), ALWAYS).1.inbox, [entry(11, 1), entry(12, 1)]);
+}
+
+#[test]
 fn an_inbox_without_space_takes_nothing_and_later_everything() {
     for space in 0..100 {
         let disk = SimDisk::new(space);

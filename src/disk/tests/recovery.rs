@@ -167,8 +167,12 @@ fn a_segment_that_never_held_anything_is_removed_and_its_predecessor_goes_on() {
     for cut in 0..=header {
         let disk = disk.kill();
         disk.plant(second, &whole[..cut]);
+        disk.faults(|faults| faults.space = Some(0));
         let (store, mut opened, survivors) = reopen(&disk, options);
+        disk.faults(|faults| faults.space = None);
         assert_eq!(survivors, lines[..2], "cut at {cut}");
+        let torn = TornReport { segment: 2, byte: 0, bytes: cut as u64 };
+        assert_eq!(opened.torn, (0 < cut && cut < header).then_some(torn));
         opened.log.append(&store, &[chunk(2, "b")], AT).unwrap();
         assert_eq!(opened.log.tip().seq, 2);
         drop((store, opened));
