@@ -287,7 +287,8 @@ impl Handle {
         self.inbound.send(Done::Control(Control::Inject { session, text, wake }));
     }
 
-    /// Resumes the open turn of a session; without one, nothing happens.
+    /// Resumes the open turn of a session. An idle agent takes a turn with what waits in its inbox,
+    /// which closes `empty` when nothing does; a running one is left alone.
     pub fn resume(&self, session: SessionId) {
         self.inbound.send(Done::Control(Control::Resume { session }));
     }
