@@ -27,7 +27,8 @@ pub enum Action {
     Failed {
         /// Why, for people; holds no configured secret.
         reason: String,
-        /// The history was too long for the model: with half of it the answer may come.
+        /// The history was too long for the model, and nothing of an answer came: with half of it
+        /// the answer may come.
         context_exceeded: bool,
     },
     /// Open a connection and, once it stands, write these bytes. Never asked for while another

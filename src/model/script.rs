@@ -68,7 +68,8 @@ fn end(step: &ScriptStep, tally: &mut Tally) -> Action {
         },
         ScriptEnd::Error { status, message } => Action::Failed {
             reason: refusal::reason(*status, message),
-            context_exceeded: refusal::names_context(message),
+            // An answer that has begun cannot begin again with half the history.
+            context_exceeded: step.pieces.is_empty() && refusal::names_context(message),
         },
     }
 }
@@ -175,10 +176,11 @@ mod tests {
             [(503, "busy", false), (400, "maximum context length is 8", true)]
         {
             let end = ScriptEnd::Error { status, message: message.into() };
-            let actions = play(&script(vec![step(&["so "], end)], false), 0);
             let reason = refusal::reason(status, message);
-            let failed = Action::Failed { reason, context_exceeded };
-            assert_eq!(actions, [Action::Text("so ".into()), failed]);
+            let failed = Action::Failed { reason: reason.clone(), context_exceeded };
+            assert_eq!(play(&script(vec![step(&[], end.clone())], false), 0), [failed]);
+            let begun = play(&script(vec![step(&["so "], end)], false), 0);
+            assert_eq!(begun, [Action::Text("so ".into()), Action::failed(reason)]);
         }
     }
 

@@ -47,6 +47,8 @@ pub(super) struct Heard {
     pub(super) texts: Vec<String>,
     /// There was an event of the answer: no comment, no ping, nothing unknown.
     pub(super) progress: bool,
+    /// Something of the answer itself has come: text, thought, or part of a call.
+    pub(super) begun: bool,
 }
 
 /// Why there is no answer.
@@ -54,8 +56,6 @@ pub(super) struct Heard {
 pub(super) struct Spoilt {
     /// `Empty`, `Lost` for an answer that broke off, `Final` for all else.
     pub(super) trouble: Trouble,
-    /// Something of the answer had been passed on or may have been.
-    pub(super) delta_seen: bool,
     /// In one line; may quote the server's errors at any length, but nothing of an answer.
     pub(super) reason: String,
     /// The server said that the history was too long for the model.
@@ -76,11 +76,6 @@ impl Answer {
     /// Whether a finish reason came.
     pub(super) fn is_finished(&self) -> bool {
         self.content.assembler.is_finished()
-    }
-
-    /// Whether something of the answer itself came.
-    pub(super) fn is_begun(&self) -> bool {
-        self.content.assembler.is_begun()
     }
 
     /// Takes the next bytes. After an error nothing more may be given.
@@ -190,6 +185,7 @@ impl Content {
     fn take_json(&mut self, document: Document<'_>, heard: &mut Heard) -> Result<bool, Spoilt> {
         let mut text = String::new();
         let taken = self.assembler.take(document.value(), &mut text);
+        heard.begun |= self.assembler.is_begun();
         if !text.is_empty() {
             heard.texts.push(text);
         }
@@ -222,7 +218,7 @@ impl Content {
                 let reason = quoting("the provider's answer was empty", &noise);
                 Spoilt { trouble: Trouble::Empty, ..Spoilt::last(reason) }
             }
-            Lacking::Ending => Spoilt { delta_seen: true, ..Spoilt::lost(&noise) },
+            Lacking::Ending => Spoilt::lost(&noise),
         })
     }
 
@@ -236,7 +232,7 @@ impl Content {
 
 impl Spoilt {
     fn last(reason: String) -> Spoilt {
-        Spoilt { trouble: Trouble::Final, delta_seen: false, reason, context_exceeded: false }
+        Spoilt { trouble: Trouble::Final, reason, context_exceeded: false }
     }
 
     fn lost(noise: &str) -> Spoilt {

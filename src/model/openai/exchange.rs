@@ -40,6 +40,8 @@ pub(in crate::model) struct Exchange {
     attempt: u32,
     /// When the whole answer is overdue.
     overdue: Option<Mono>,
+    /// Something of the answer itself came.
+    begun: bool,
     phase: Phase,
     said: VecDeque<Action>,
 }
@@ -96,8 +98,6 @@ struct Failure {
     context_exceeded: bool,
     /// The wait that the server asked for.
     asked_ms: Option<u64>,
-    /// Something of the answer itself had come.
-    delta_seen: bool,
 }
 
 impl Exchange {
@@ -116,6 +116,7 @@ impl Exchange {
             tried: Facts::default(),
             attempt: 1,
             overdue: provider.config.answer_timeout_s.map(|s| now.add_s(s)),
+            begun: false,
             phase: Phase::Due,
             said: VecDeque::new(),
             provider: Arc::clone(provider),
@@ -258,12 +259,8 @@ impl Exchange {
                     reading.deadline = now.add_ms(silence_ms.min(grace_ms));
                     reading.heard = true;
                 }
-                if answer.is_begun() {
-                    // Nothing is retried any more, so the request is not needed again.
-                    self.draft = Draft::default();
-                }
                 let done = answer.is_done();
-                self.said.extend(heard.texts.into_iter().map(Action::Text));
+                self.say(heard);
                 if let Err(spoilt) = pushed {
                     return self.spoilt(now, Link::Standing, spoilt, None);
                 }
@@ -279,6 +276,15 @@ impl Exchange {
         }
     }
 
+    fn say(&mut self, heard: Heard) {
+        if heard.begun {
+            // Nothing is retried any more, so the request is not needed again.
+            self.draft = Draft::default();
+            self.begun = true;
+        }
+        self.said.extend(heard.texts.into_iter().map(Action::Text));
+    }
+
     /// Nothing more will be read, for a fault of the transfer or because nothing more is needed.
     fn ended(&mut self, now: Mono, link: Link, fault: Option<ResponseError>) {
         let Phase::Reading(reading) = std::mem::replace(&mut self.phase, Phase::Over) else {
@@ -288,13 +294,13 @@ impl Exchange {
         match body {
             Body::Unknown => {
                 let fault = fault.unwrap_or(ResponseError::Truncated);
-                self.fail(now, link, Failure::transfer(fault, false));
+                self.fail(now, link, Failure::transfer(fault));
             }
             Body::Refusal(held) => self.refused(now, link, &parser, &held),
             Body::Answer(answer) => {
                 let mut heard = Heard::default();
                 let ended = answer.end(&mut heard);
-                self.said.extend(heard.texts.into_iter().map(Action::Text));
+                self.say(heard);
                 match ended {
                     Ok(whole) => self.finish(link, whole),
                     Err(spoilt) => self.spoilt(now, link, spoilt, fault),
@@ -317,11 +323,11 @@ impl Exchange {
     }
 
     fn spoilt(&mut self, now: Mono, link: Link, spoilt: Spoilt, fault: Option<ResponseError>) {
-        let Spoilt { trouble, delta_seen, reason, context_exceeded } = spoilt;
+        let Spoilt { trouble, reason, context_exceeded } = spoilt;
         let failure = match fault {
             // How the transfer ended says more than that something is missing.
-            Some(fault) if trouble != Trouble::Final => Failure::transfer(fault, delta_seen),
-            _ => Failure { trouble, context_exceeded, delta_seen, ..Failure::last(reason) },
+            Some(fault) if trouble != Trouble::Final => Failure::transfer(fault),
+            _ => Failure { trouble, context_exceeded, ..Failure::last(reason) },
         };
         self.fail(now, link, failure);
     }
@@ -375,9 +381,9 @@ impl Exchange {
 
     fn fail(&mut self, now: Mono, link: Link, failure: Failure) {
         self.leave(link);
-        let Failure { trouble, reason, cut, context_exceeded, asked_ms, delta_seen } = failure;
+        let Failure { trouble, reason, cut, context_exceeded, asked_ms } = failure;
         let left = self.provider.config.max_attempts.saturating_sub(self.attempt);
-        if retry::again(trouble, delta_seen, left) {
+        if retry::again(trouble, self.begun, left) {
             let ms = retry::wait_ms(self.attempt, asked_ms, self.seed);
             self.attempt += 1;
             self.phase = Phase::Resting { until: now.add_ms(ms) };
@@ -387,6 +393,8 @@ impl Exchange {
             (reason, 1) => reason,
             (reason, attempt) => format!("{reason} (attempt {attempt})"),
         };
+        // An answer that has begun cannot begin again with half the history.
+        let context_exceeded = context_exceeded && !self.begun;
         self.said.push_back(Action::Failed { reason, context_exceeded });
         self.phase = Phase::Over;
     }
@@ -407,16 +415,15 @@ impl Failure {
             cut: false,
             context_exceeded: false,
             asked_ms: None,
-            delta_seen: false,
         }
     }
 
-    fn transfer(fault: ResponseError, delta_seen: bool) -> Failure {
+    fn transfer(fault: ResponseError) -> Failure {
         let trouble = match fault {
             ResponseError::NoAnswer | ResponseError::Truncated => Trouble::Lost,
             _ => Trouble::Final,
         };
         let reason = format!("the provider's answer {fault}");
-        Failure { trouble, delta_seen, ..Failure::last(reason) }
+        Failure { trouble, ..Failure::last(reason) }
     }
 }

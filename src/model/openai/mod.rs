@@ -1,8 +1,8 @@
 //! Servers that speak chat completions with streaming over HTTP, each a little differently: the
 //! dialect as it is really spoken (cases-providers.md).
 //!
-//! In reading order: [`draft`] writes the request, [`exchange`] carries it through its attempts,
-//! [`answer`] reads the body, [`delta`] and [`calls`] put it together; [`learned`] and [`kept`] are
+//! In reading order: `draft` writes the request, `exchange` carries it through its attempts,
+//! `answer` reads the body, `delta` and `calls` put it together; `learned` and `kept` are
 //! what a provider remembers.
 //!
 //! Invariant: the key and the configured header values leave through the request and nowhere else.

@@ -28,6 +28,9 @@ fn neither_finish_reason_nor_done_is_a_cut_and_nothing_is_executed() {
         Server::Answers(chunked("0\r\n\r\n")),
         Server::Answers(chunked("")),
         Server::Answers(ok(&format!("{events}data: {}", &STOP[..30]))),
+        // The only event, which nothing ended: it was heard, so it is not asked for again.
+        Server::Answers(ok(&format!("data: {}", text("hi")))),
+        Server::Breaks(ok(&format!("data: {}", text("hi")))),
     ] {
         let outcome = ask(&[server]);
         assert_eq!(outcome.text, "hi");
@@ -257,7 +260,13 @@ fn an_exceeded_context_is_recognised_wherever_it_is_said() {
         let Action::Failed { context_exceeded, .. } = ask(&[server]).end else { panic!("failed") };
         assert!(context_exceeded);
     }
-    let other = refusal(400, "", r#"{"error":"no such model"}"#);
-    let Action::Failed { context_exceeded, .. } = ask(&[other]).end else { panic!("failed") };
-    assert!(!context_exceeded);
+    for server in [
+        refusal(400, "", r#"{"error":"no such model"}"#),
+        refusal(429, "x-should-retry: false\r\n", error),
+        // What has begun cannot begin again.
+        stream(&[&text("hi"), error]),
+    ] {
+        let Action::Failed { context_exceeded, .. } = ask(&[server]).end else { panic!("failed") };
+        assert!(!context_exceeded);
+    }
 }
