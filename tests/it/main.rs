@@ -1,7 +1,33 @@
-//! The integration tests: one binary, a file per behaviour.
+//! The integration tests: the real binary, spoken to from outside by peers that share no code with
+//! it, and the rules of the repository. One binary, a file per behaviour.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails, and says where")]
+#![allow(clippy::print_stderr, reason = "a failing test shows what the server had logged")]
 
+mod harness;
+
+mod agent_state;
+mod attach;
+mod bad_frame;
+mod cancel;
+mod close_codes;
+mod commands;
 mod embedding;
+mod from_seq;
+mod handshake;
+mod heartbeat;
+mod many_turns;
+mod openai;
+mod plain_turn;
+mod replay_limit;
+mod restart;
+mod resubscribe;
+mod roles;
+mod shutdown;
+mod slow_reader;
+mod storm;
+mod supersede;
 mod tidy;
+mod tokens;
+mod wakes;
 mod ws_peer;
