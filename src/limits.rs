@@ -141,6 +141,16 @@ pub const CLOSE_S: u64 = 5;
 pub const STALLED_READER_S: u64 = 600;
 /// Heartbeats a silent peer may miss.
 pub const HEARTBEATS_MISSED_MAX: u64 = 3;
+/// How long a tool may take to end after SIGTERM before it gets SIGKILL.
+pub const TOOL_END_S: u64 = 2;
+/// How much is kept of what a tool writes to standard error: its end.
+pub const TOOL_ERRORS_BYTES_MAX: usize = 4 * 1024;
+/// How much may stand in a pipe whose writer has ended: the kernel's bound for one that is not root's.
+pub const PIPE_BYTES_MAX: usize = 1 << 20;
+/// How often it is looked whether a group of processes that outlived its tool is still there.
+pub const GROUP_LOOK_MS: u64 = 1000;
+/// The same while the server waits for nothing else.
+pub const GROUP_LOOK_STOPPING_MS: u64 = 20;
 /// How long a resolved name is remembered.
 pub const NAME_CACHE_S: u64 = 60;
 
@@ -148,6 +158,8 @@ const _: () = assert!(2 * TOKEN_BYTES_MAX <= REQUEST_HEAD_BYTES_MAX);
 // A tool's output, escaped at worst sixfold, still fits one event.
 const _: () = assert!(TOOL_OUTPUT_BYTES_MAX * 6 + 4096 <= EVENT_BYTES_MAX);
 const _: () = assert!(BATCH_BYTES_MAX <= EVENT_BYTES_MAX);
+// Tools are ended, the hard way too, before a stopping server has waited long enough.
+const _: () = assert!(TOOL_END_S < CLOSE_S);
 const _: () = assert!(CLIENT_MESSAGE_BYTES_MAX < INBOX_BYTES_MAX);
 // All texts that may wait, escaped at worst sixfold, fit an inbox file that was just written anew.
 const _: () = assert!(INBOX_BYTES_MAX * 6 + INBOX_TEXTS_MAX * 256 <= INBOX_FILE_BYTES_MAX);

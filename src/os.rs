@@ -4,19 +4,31 @@
 //! the one descriptor the signal handler writes to: a handler may touch nothing else.
 #![allow(unsafe_code)]
 
-use std::ffi::{c_int, c_void};
+use std::ffi::{CStr, c_char, c_int, c_long, c_ulong, c_void};
 use std::io;
-use std::os::fd::RawFd;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 use std::sync::atomic::{AtomicI32, Ordering};
 
 /// `SIGHUP` on every Linux architecture.
 pub const SIGHUP: u8 = 1;
 /// `SIGINT` on every Linux architecture.
 pub const SIGINT: u8 = 2;
+/// `SIGKILL` on every Linux architecture.
+pub const SIGKILL: u8 = 9;
 /// `SIGTERM` on every Linux architecture.
 pub const SIGTERM: u8 = 15;
 
 const RLIMIT_NOFILE: c_int = 7;
+const PR_SET_PDEATHSIG: c_int = 1;
+const O_RDONLY: c_int = 0;
+/// The same on every architecture that Rust's Linux targets have, but for sparc and alpha.
+const O_CLOEXEC: c_int = 0o2_000_000;
+const ENOSPC: i32 = 28;
+const ESRCH: i32 = 3;
+/// The same on every architecture, like all calls that are newer than Linux 5.0.
+const SYS_PIDFD_OPEN: c_long = 434;
 /// glibc's and musl's sentinel for a `signal` call that failed.
 const SIG_ERR: usize = usize::MAX;
 
@@ -32,7 +44,13 @@ unsafe extern "C" {
     fn getrlimit(resource: c_int, limit: *mut Rlimit) -> c_int;
     fn setrlimit(resource: c_int, limit: *const Rlimit) -> c_int;
     fn signal(signum: c_int, handler: usize) -> usize;
+    fn open(path: *const c_char, flags: c_int, ...) -> c_int;
+    fn read(fd: c_int, buffer: *mut c_void, length: usize) -> isize;
     fn write(fd: c_int, buffer: *const c_void, length: usize) -> isize;
+    fn kill(pid: c_int, signum: c_int) -> c_int;
+    fn prctl(option: c_int, argument: c_ulong, ...) -> c_int;
+    fn getppid() -> c_int;
+    fn syscall(number: c_long, ...) -> c_long;
     // The name glibc and musl share for the address of this thread's errno.
     fn __errno_location() -> *mut c_int;
 }
@@ -124,6 +142,74 @@ extern "C" fn on_signal(number: c_int) {
     }
 }
 
+/// Sends a signal to every process of a group (`kill(2)`). A group that has none is an error.
+///
+/// # Panics
+/// When `group` is not the number of a group: 0 and -1 would reach this process and all others.
+pub fn signal_group(group: i32, signal: u8) -> io::Result<()> {
+    assert!(group > 1, "{group} is no process group of a child");
+    // SAFETY: `kill` takes no pointer.
+    check(unsafe { kill(-group, c_int::from(signal)) })
+}
+
+/// Whether a group has a process, be it only one that nobody has waited for yet.
+pub fn group_exists(group: i32) -> bool {
+    // What may not be signalled is there.
+    !matches!(signal_group(group, 0), Err(error) if error.raw_os_error() == Some(ESRCH))
+}
+
+/// A descriptor that becomes readable when a child ends (`pidfd_open(2)`, Linux 5.3). It is closed on
+/// exec. `process` must not have been waited for.
+pub fn pidfd_open(process: u32) -> io::Result<OwnedFd> {
+    // SAFETY: the call takes two integers.
+    let fd = unsafe { syscall(SYS_PIDFD_OPEN, process.cast_signed(), 0_u32) };
+    match c_int::try_from(fd) {
+        // SAFETY: the call has just made this descriptor, and nobody else knows of it.
+        Ok(fd) if fd >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Before `command` becomes its program, it binds its life to that of the calling thread, and writes
+/// its own line of `/proc/PID/stat` to `record`. If either fails, it does not start.
+///
+/// The parent-death signal (`prctl(2)`) is SIGKILL. It comes when the *thread* that spawned ends, so
+/// that thread has to live as long as the process: a worker does. It reaches neither a grandchild nor
+/// a program with privileges of its own (set-user-ID).
+pub fn bind_child(command: &mut Command, record: OwnedFd) {
+    let parent = std::process::id().cast_signed();
+    let before_exec = move || {
+        // SAFETY: `prctl` takes integers here, `getppid` nothing. Both only make a system call.
+        check(unsafe { prctl(PR_SET_PDEATHSIG, c_ulong::from(SIGKILL)) })?;
+        if unsafe { getppid() } != parent {
+            // It ended before the signal was asked for, which will not come any more.
+            return Err(io::Error::from_raw_os_error(ESRCH));
+        }
+        write_own_stat(record.as_raw_fd())
+    };
+    // SAFETY: between fork and exec the closure only makes system calls on memory of its own stack:
+    // it takes no lock and allocates nothing, an error that carries its number included.
+    unsafe { command.pre_exec(before_exec) };
+}
+
+/// Copies `/proc/self/stat`, which is shorter than 1 KiB, to `target`.
+fn write_own_stat(target: RawFd) -> io::Result<()> {
+    const STAT: &CStr = c"/proc/self/stat";
+    let mut line = [0_u8; 1024];
+    // SAFETY: the path is a C string. The exec or exit that follows closes the descriptor.
+    let stat = unsafe { open(STAT.as_ptr(), O_RDONLY | O_CLOEXEC) };
+    check(stat)?;
+    // SAFETY: the pointer and the length are those of one live, writable buffer.
+    let n = unsafe { read(stat, line.as_mut_ptr().cast(), line.len()) };
+    let Ok(length) = usize::try_from(n) else { return Err(io::Error::last_os_error()) };
+    // SAFETY: `length` bytes of the buffer were filled by the read above.
+    match unsafe { write(target, line.as_ptr().cast(), length) } {
+        written if written == n => Ok(()),
+        written if written < 0 => Err(io::Error::last_os_error()),
+        _ => Err(io::Error::from_raw_os_error(ENOSPC)),
+    }
+}
+
 fn check(result: c_int) -> io::Result<()> {
     if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
@@ -148,5 +234,34 @@ mod tests {
     #[test]
     fn a_backlog_on_something_that_is_no_socket_is_an_error() {
         assert!(set_backlog(-1, 10).is_err());
+    }
+
+    #[test]
+    fn the_end_of_a_child_makes_its_descriptor_readable_and_empties_its_group() {
+        let mut child = Command::new("cat")
+            .process_group(0)
+            .stdin(std::process::Stdio::piped())
+            .spawn()
+            .expect("cat is everywhere");
+        let exit = pidfd_open(child.id()).expect("Linux 5.3 or later");
+        let group = i32::try_from(child.id()).expect("a process number");
+        assert!(group_exists(group));
+        signal_group(group, SIGTERM).expect("it runs");
+        let mut poll = mio::Poll::new().expect("a poll");
+        let mut source = mio::unix::SourceFd(&exit.as_raw_fd());
+        let interest = mio::Interest::READABLE;
+        poll.registry().register(&mut source, mio::Token(0), interest).expect("a descriptor");
+        let mut events = mio::Events::with_capacity(1);
+        poll.poll(&mut events, None).expect("it ends");
+        assert!(events.iter().any(mio::event::Event::is_readable));
+        child.wait().expect("it was not waited for");
+        assert!(!group_exists(group));
+        signal_group(group, SIGTERM).expect_err("nobody is left");
+    }
+
+    #[test]
+    #[should_panic(expected = "is no process group of a child")]
+    fn a_signal_to_everybody_is_never_sent() {
+        signal_group(1, 0).ok();
     }
 }

@@ -31,6 +31,7 @@ use crate::work::journal::{Journal, Sink};
 use crate::work::names::Resolver;
 use crate::work::note::{Level, Note};
 use crate::work::pool::{Inbound, Pool};
+use crate::work::process;
 use crate::work::settings::Settings;
 use crate::work::{Control, Done, Job, Random, Reload, Worker};
 use std::collections::BTreeMap;
@@ -193,6 +194,8 @@ impl Builder {
         }
         let descriptors = os::raise_fd_limit().map_err(StartError::System)?;
         let store = open_store(&config)?;
+        process::end_orphans(store.running())
+            .map_err(|error| StartError::DataDir(config.data_dir.clone(), error))?;
         let ground = Ground::listen(config.listen).map_err(|error| match error.kind() {
             io::ErrorKind::AddrInUse => StartError::AddressInUse(config.listen),
             _ => StartError::Listen(config.listen, error),

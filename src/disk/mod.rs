@@ -28,6 +28,7 @@ mod read;
 mod turns;
 pub mod inspect;
 pub mod text_file;
+pub mod running;
 pub mod scratch;
 
 pub use crate::config::SyncMode;

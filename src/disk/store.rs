@@ -11,6 +11,7 @@ use super::api::{Disk, DiskFile, Open};
 use super::error::{ReadError, Stop, StoreError, is_no_space};
 use super::files::{Files, write_all_at};
 use super::read::{Cursor, Events, Piece};
+use super::running::Running;
 use super::turns;
 use crate::config::SyncMode;
 use crate::log::state::State;
@@ -51,6 +52,7 @@ pub struct Stats {
 pub struct Store {
     disk: Arc<dyn Disk>,
     sessions: PathBuf,
+    running: Running,
     options: LogOptions,
     latched: OnceLock<String>,
     stats: Stats,
@@ -72,7 +74,8 @@ impl Store {
             disk.sync_dir(data_dir)?;
         }
         let (latched, stats) = (OnceLock::new(), Stats::default());
-        Ok(Self { disk, sessions, options, latched, stats, _lock: lock })
+        let running = Running::new(data_dir);
+        Ok(Self { disk, sessions, running, options, latched, stats, _lock: lock })
     }
 
     /// Whether there is anything of a session.
@@ -121,6 +124,11 @@ impl Store {
     /// What has been stored so far.
     pub fn stats(&self) -> &Stats {
         &self.stats
+    }
+
+    /// The records of tools that run.
+    pub fn running(&self) -> &Running {
+        &self.running
     }
 
     pub(super) fn disk(&self) -> &dyn Disk {

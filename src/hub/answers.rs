@@ -1,7 +1,7 @@
 //! What comes up from the workers and from the embedding program.
 
 use super::entry::{Entry, Log, Place};
-use super::{Hub, Options};
+use super::{Hub, Options, ToolOrder};
 use crate::conn::slab::Tag;
 use crate::disk::Tip;
 use crate::proto::command::Command;
@@ -9,7 +9,7 @@ use crate::proto::event::ErrorCode;
 use crate::proto::ident::SessionId;
 use crate::work::advance::Input;
 use crate::work::note::{Level, Note};
-use crate::work::{Done, Job, Reload, Unopened, Upstream};
+use crate::work::{Done, Reload, Unopened, Upstream};
 use std::sync::Arc;
 
 impl Hub {
@@ -24,10 +24,9 @@ impl Hub {
                 }
             }
             Done::Upstream { agent, command } => self.command_upstream(agent, command),
-            Done::Tool(job) => self.orders.jobs.push(Job::Tool(job)),
-            Done::ToolEnded { agent, tag, outcome } => {
-                self.post(agent, Input::Tool { tag, outcome });
-            }
+            Done::Tool(job) => self.run_tool(job),
+            Done::Launched(launched) => self.launched(launched),
+            Done::ToolEnded { agent, tag, outcome } => self.tool_ended(agent, tag, outcome),
             Done::Snapshot { conn, agent, snapshot } => self.show(conn, agent, snapshot.as_deref()),
             Done::Piece { conn, generation, outcome } => self.piece(conn, generation, outcome),
             Done::Home(home) => self.home(home),
@@ -92,6 +91,7 @@ impl Hub {
             }
             self.lost(agent);
             self.command_upstream(agent, Upstream::Disconnect);
+            self.orders.tools.push(ToolOrder::Kill { agent });
             let client = self.agents.get(agent).and_then(|entry| entry.client);
             if let Some(tag) = client {
                 let message = "the server hit an unexpected error serving this agent";
@@ -112,6 +112,7 @@ impl Hub {
         for tag in tags {
             self.fail(tag, ErrorCode::Internal, "the server's disk failed; reconnect later");
         }
+        self.orders.tools.push(ToolOrder::KillAll);
         self.end_now();
     }
 

@@ -18,6 +18,7 @@ mod replay;
 mod requests;
 mod residents;
 mod stop;
+mod tools;
 
 use crate::config::{Config, RolesScope, Tokens};
 use crate::conn::gate::Gate;
@@ -32,6 +33,7 @@ use crate::proto::time::Mono;
 use crate::work::advance::{Input, NetEvent};
 use crate::work::note::{Level, Note};
 use crate::work::settings::Settings;
+use crate::work::tools::Launched;
 use crate::work::{Job, Upstream};
 use client::{Client, Purpose};
 use deadlines::Deadlines;
@@ -102,10 +104,27 @@ pub struct Orders {
     pub touched: Vec<Tag>,
     /// Provider connections to open and to close, by agent, in order.
     pub upstream: Vec<(Tag, Upstream)>,
+    /// What to do with processes of tools, in order.
+    pub tools: Vec<ToolOrder>,
     /// Agents whose provider may be read again.
     pub thirsty: Vec<Tag>,
     /// Lines for the server's log.
     pub notes: Vec<Note>,
+}
+
+/// What is to be done with processes of tools.
+pub enum ToolOrder {
+    /// Watch one that was started.
+    Watch(Box<Launched>),
+    /// Kill those of an agent that is lost.
+    Kill {
+        /// The agent.
+        agent: Tag,
+    },
+    /// End them all, and whatever starts from now on.
+    EndAll,
+    /// The same, and do not wait for any.
+    KillAll,
 }
 
 /// What has happened since the start.
@@ -133,6 +152,8 @@ pub struct Hub {
     gate: Gate,
     deadlines: Deadlines,
     residents: Residents,
+    /// Process groups of tools of which something is left.
+    groups: usize,
     stage: Stage,
     latched: Option<String>,
     orders: Orders,
@@ -160,6 +181,7 @@ impl Hub {
             gate,
             deadlines: Deadlines::default(),
             residents: Residents::default(),
+            groups: 0,
             stage: Stage::Running,
             latched: None,
             orders: Orders::default(),

@@ -1,8 +1,8 @@
-//! Stopping: no new turns, a grace for running steps, clients closed with 1001, appends in progress
-//! finished, logs left as a clean stop leaves them.
+//! Stopping: no new turns, a grace for running steps, clients closed with 1001, tools ended, appends in
+//! progress finished, logs left as a clean stop leaves them.
 
-use super::Hub;
 use super::entry::Place;
+use super::{Hub, ToolOrder};
 use crate::conn::slab::Tag;
 use crate::limits::CLOSE_S;
 use crate::proto::http::Status;
@@ -61,7 +61,7 @@ impl Hub {
             self.close_all();
         }
         if let Stage::Closing(until) = self.stage {
-            let over = self.residents.out == 0 && self.clients.is_empty();
+            let over = self.residents.out == 0 && self.clients.is_empty() && self.groups == 0;
             if over || self.now >= until {
                 self.stage = Stage::Over;
             }
@@ -103,6 +103,7 @@ impl Hub {
             }
             self.ending(tag, "server stopping");
         }
+        self.orders.tools.push(ToolOrder::EndAll);
         let agents: Vec<Tag> = self.agents.tags().collect();
         for agent in agents {
             let Some(entry) = self.agents.get_mut(agent) else { continue };

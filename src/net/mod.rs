@@ -6,6 +6,7 @@
 //! does not wait.
 
 pub mod reactor;
+mod child;
 mod socket;
 mod upstream;
 

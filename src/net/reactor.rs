@@ -6,6 +6,7 @@
 //! never touches the disk.
 
 use super::Chores;
+use super::child::{ChildEvent, Children};
 use super::socket::{Socket, Sockets};
 use super::upstream::Upstreams;
 use crate::conn::ring::SLICES_MAX;
@@ -31,15 +32,27 @@ use std::time::{Duration, Instant};
 const LISTENER: Token = Token(0);
 const WAKER: Token = Token(1);
 const SIGNALS: Token = Token(2);
-/// Tokens from here on: the slot, doubled, and one bit that tells clients from providers.
+/// Tokens from here on: four to a slot, one for each kind of source.
 const FIRST_SLOT: usize = 4;
 
-fn client_token(tag: Tag) -> Token {
-    Token(FIRST_SLOT + 2 * tag.slot as usize)
+/// What a token that names a slot is about.
+#[derive(Clone, Copy)]
+pub(super) enum Source {
+    /// A client's socket.
+    Client,
+    /// A connection to a provider.
+    Provider,
+    /// The pipes of a tool's process.
+    ToolPipes,
+    /// The end of a tool's process.
+    ToolExit,
 }
 
-pub(super) fn upstream_token(tag: Tag) -> Token {
-    Token(FIRST_SLOT + 2 * tag.slot as usize + 1)
+const SOURCES: [Source; 4] =
+    [Source::Client, Source::Provider, Source::ToolPipes, Source::ToolExit];
+
+pub(super) fn token(source: Source, tag: Tag) -> Token {
+    Token(FIRST_SLOT + SOURCES.len() * tag.slot as usize + source as usize)
 }
 
 /// Why the reactor ended.
@@ -113,6 +126,7 @@ pub struct Reactor {
     hub: Hub,
     sockets: Sockets,
     upstreams: Upstreams,
+    children: Children,
     chores: Box<dyn Chores>,
     journal: Journal,
     buffer: Box<[u8]>,
@@ -133,6 +147,7 @@ impl Reactor {
     ) -> io::Result<Self> {
         let Ground { poll, listener, signals, inbound, answers } = ground;
         let upstreams = Upstreams::new(poll.registry().try_clone()?, resolver);
+        let children = Children::new(poll.registry().try_clone()?);
         Ok(Self {
             poll,
             listener: Some(listener),
@@ -146,6 +161,7 @@ impl Reactor {
             hub,
             sockets: Sockets::default(),
             upstreams,
+            children,
             chores,
             journal,
             buffer: vec![0; ROUND_BYTES].into_boxed_slice(),
@@ -206,13 +222,15 @@ impl Reactor {
     fn timeout(&self) -> Option<Duration> {
         let busy = self.sockets.ready_len() > 0
             || self.upstreams.ready_len() > 0
+            || self.children.ready_len() > 0
             || (self.acceptable && !self.resting && self.listener.is_some())
             || !self.answers.is_empty();
         if busy {
             return Some(Duration::ZERO);
         }
         let second = (self.resting || self.chores.watches()).then_some(self.next_second);
-        let due = self.hub.next_deadline().into_iter().chain(second).min();
+        let hub = self.hub.next_deadline();
+        let due = hub.into_iter().chain(self.children.next_deadline()).chain(second).min();
         due.map(|due| Duration::from_millis(due.since(self.now())))
     }
 
@@ -222,18 +240,22 @@ impl Reactor {
             WAKER => {}
             SIGNALS => self.take_signals(),
             Token(number) => {
-                let slot = (number - FIRST_SLOT) / 2;
+                let slot = (number - FIRST_SLOT) / SOURCES.len();
                 let error = event.is_error();
                 let can_read = event.is_readable() || event.is_read_closed() || error;
                 let can_write = event.is_writable() || event.is_write_closed() || error;
-                if (number - FIRST_SLOT) % 2 == 1 {
-                    self.upstreams.event(slot as u32, can_read, can_write);
-                } else if let Some(socket) = self.sockets.at(slot) {
-                    socket.readable |= can_read;
-                    socket.writable |= can_write;
-                    socket.closing |= event.is_read_closed() || error;
-                    let tag = socket.tag;
-                    self.sockets.list(tag);
+                match SOURCES[(number - FIRST_SLOT) % SOURCES.len()] {
+                    Source::Client => {
+                        let Some(socket) = self.sockets.at(slot) else { return };
+                        socket.readable |= can_read;
+                        socket.writable |= can_write;
+                        socket.closing |= event.is_read_closed() || error;
+                        let tag = socket.tag;
+                        self.sockets.list(tag);
+                    }
+                    Source::Provider => self.upstreams.event(slot as u32, can_read, can_write),
+                    Source::ToolPipes => self.children.moved(slot as u32),
+                    Source::ToolExit => self.children.ended(slot as u32, self.now()),
                 }
             }
         }
@@ -297,6 +319,8 @@ impl Reactor {
     }
 
     fn do_what_is_due(&mut self, now: Mono) {
+        self.children.tick(now);
+        self.hear_children();
         for tag in self.hub.tick() {
             self.close(tag, "timed out");
         }
@@ -324,10 +348,15 @@ impl Reactor {
                 let now = self.now();
                 self.upstreams.obey(agent, command, now);
             }
+            for order in orders.tools {
+                let now = self.now();
+                self.children.obey(order, now);
+            }
             for agent in orders.thirsty {
                 self.upstreams.thirsty(agent);
             }
             self.hear_upstreams();
+            self.hear_children();
             if orders.touched.is_empty() {
                 return;
             }
@@ -341,6 +370,17 @@ impl Reactor {
     fn hear_upstreams(&mut self) {
         for (agent, event) in self.upstreams.take_events() {
             self.hub.upstream(agent, event);
+        }
+    }
+
+    fn hear_children(&mut self) {
+        for event in self.children.take_events() {
+            match event {
+                ChildEvent::Ended { agent, tag, outcome } => {
+                    self.hub.tool_ended(agent, tag, outcome);
+                }
+                ChildEvent::Over(record) => self.hub.tool_over(record),
+            }
         }
     }
 
@@ -362,7 +402,8 @@ impl Reactor {
                     let Some(tag) = self.hub.accept() else { continue };
                     let interest = Interest::READABLE | Interest::WRITABLE;
                     let registry = self.poll.registry();
-                    if registry.register(&mut stream, client_token(tag), interest).is_ok() {
+                    if registry.register(&mut stream, token(Source::Client, tag), interest).is_ok()
+                    {
                         self.sockets.insert(Socket::new(tag, stream));
                     } else {
                         self.hub.gone(tag, "could not be watched");
@@ -398,6 +439,11 @@ impl Reactor {
             self.upstreams.serve_next(&mut self.buffer, |agent| hub.wants_upstream(agent));
             self.hear_upstreams();
         }
+        for _ in 0..self.children.ready_len() {
+            let now = self.now();
+            self.children.serve_next(&mut self.buffer, now);
+        }
+        self.hear_children();
         self.obey();
     }
 

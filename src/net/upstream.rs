@@ -3,7 +3,7 @@
 //! Knows no HTTP: a request's bytes go out, the answer's bytes come in, and both ends are reported.
 //! A provider whose agent is behind is not read; its readiness is remembered.
 
-use super::reactor::upstream_token;
+use super::reactor::{Source, token};
 use crate::conn::slab::{Slab, Tag};
 use crate::limits::{NAME_CACHE_S, ROUND_BYTES};
 use crate::model::{RequestBytes, Target};
@@ -136,7 +136,7 @@ impl Upstreams {
     fn start(&self, tag: Tag, address: SocketAddr) -> io::Result<TcpStream> {
         let mut stream = TcpStream::connect(address)?;
         let interest = Interest::READABLE | Interest::WRITABLE;
-        self.registry.register(&mut stream, upstream_token(tag), interest)?;
+        self.registry.register(&mut stream, token(Source::Provider, tag), interest)?;
         Ok(stream)
     }
 

@@ -39,7 +39,8 @@ impl Head {
             Err(error) => String::from_utf8_lossy(error.as_bytes()).into_owned(),
         };
         if self.cut {
-            text.push_str(&format!("\n[cut: the output is longer than {} bytes]", self.bytes_max));
+            let notice = format!("\n[cut: the output is longer than {} bytes]", self.bytes_max);
+            text.push_str(&notice);
         }
         text
     }
@@ -80,11 +81,9 @@ impl Tail {
     /// its beginning was cut off, an ellipsis says so.
     pub fn into_text(self) -> String {
         let whole = |byte: &u8| !matches!(byte, 0x80..=0xBF);
-        let start = match self.cut {
-            // At most three bytes continue a character whose beginning is gone.
-            true => self.bytes.iter().take(3).position(whole).unwrap_or(0),
-            false => 0,
-        };
+        // At most three bytes continue a character whose beginning is gone.
+        let begin = self.bytes.iter().take(4).position(whole).unwrap_or(0);
+        let start = if self.cut { begin } else { 0 };
         let text = String::from_utf8_lossy(&self.bytes[start..]);
         let dots = if self.cut { "..." } else { "" };
         format!("{dots}{}", text.trim())

@@ -9,6 +9,7 @@ pub mod journal;
 pub mod names;
 pub mod note;
 pub mod pool;
+pub mod process;
 mod run;
 pub mod settings;
 pub mod tools;
@@ -26,7 +27,7 @@ use advance::Advance;
 use agent::Agent;
 use note::Note;
 use std::sync::Arc;
-use tools::ToolJob;
+use tools::{Launched, ToolJob};
 
 /// What a worker does.
 pub enum Job {
@@ -109,7 +110,9 @@ pub enum Done {
     },
     /// The agent wants this tool of the embedding program to run.
     Tool(Box<ToolJob>),
-    /// A tool has ended.
+    /// The program of a tool was started.
+    Launched(Box<Launched>),
+    /// A tool of the embedding program has ended.
     ToolEnded {
         /// Whose.
         agent: Tag,

@@ -1,12 +1,14 @@
-//! Starting the tools that a step has been let through to: code of the embedding program becomes a
-//! job of its own.
+//! Starting the tools that a step has been let through to: a program is started here and travels up to
+//! be watched, code of the embedding program becomes a job of its own.
 //!
 //! Knows no turn. Invariant: every run that the turn machine ordered has one outcome, or its agent is
 //! gone.
 
 use super::Done;
+use super::process::{Pipes, Process};
 use super::run::Run;
 use crate::agent::{Input as Turn, ToolRun};
+use crate::config::ToolConfig;
 use crate::conn::slab::Tag;
 use crate::proto::ident::SessionId;
 use crate::proto::payload::{Call, Outcome};
@@ -20,6 +22,23 @@ pub struct ToolJob {
     session: SessionId,
     call: Call,
     tool: Arc<dyn Tool>,
+}
+
+/// The program of a tool that was started, on its way to the reactor. If nobody is there any more, it
+/// is killed.
+pub struct Launched {
+    /// Who called it.
+    pub agent: Tag,
+    /// Which run of the agent's.
+    pub tag: u64,
+    /// What it is.
+    pub tool: Arc<ToolConfig>,
+    /// What it gets to read.
+    pub args: Box<str>,
+    /// It.
+    pub process: Process,
+    /// Our ends of its streams.
+    pub pipes: Pipes,
 }
 
 impl ToolJob {
@@ -51,10 +70,21 @@ impl Run<'_> {
                 let job = ToolJob { agent, tag, session, call, tool };
                 (self.send)(Done::Tool(Box::new(job)));
             }
-            Some(Runs::Command(_)) => {
-                let outcome =
-                    Err(format!("{} cannot be started: no program can be yet", call.name));
-                self.turn(Turn::Tool { tag, outcome });
+            Some(Runs::Command(tool)) => {
+                let tool = Arc::clone(tool);
+                match Process::start(&tool, &self.job.session, &call.id, self.store.running(), tag)
+                {
+                    Ok((process, pipes)) => {
+                        let args = call.args;
+                        let launched = Launched { agent, tag, tool, args, process, pipes };
+                        (self.send)(Done::Launched(Box::new(launched)));
+                    }
+                    Err(error) => {
+                        let (name, program) = (&tool.name, &tool.command[0]);
+                        let outcome = Err(format!("{name} cannot be started: {program}: {error}"));
+                        self.turn(Turn::Tool { tag, outcome });
+                    }
+                }
             }
             // The configuration was reloaded between the append and a retry of it.
             None => {
