@@ -10,7 +10,7 @@
 
 mod streams;
 
-use super::reactor::{Source, token};
+use super::ground::{Source, token};
 use crate::conn::slab::{Slab, Tag};
 use crate::hub::ToolOrder;
 use crate::limits::{

@@ -5,6 +5,7 @@
 //! round; who is not done stands in the ready list, and while that list is not empty the next poll
 //! does not wait.
 
+pub mod ground;
 pub mod reactor;
 mod child;
 mod socket;

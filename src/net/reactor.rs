@@ -7,12 +7,13 @@
 
 use super::Chores;
 use super::child::{ChildEvent, Children};
+use super::ground::{Ground, LISTENER, SIGNALS, Source, WAKER, source, token};
 use super::socket::{Socket, Sockets};
 use super::upstream::Upstreams;
 use crate::conn::ring::SLICES_MAX;
 use crate::conn::slab::Tag;
 use crate::hub::{Hub, Stage};
-use crate::limits::{ACCEPTS_PER_ROUND, LISTEN_BACKLOG, ROUND_BYTES, WRITE_BYTES};
+use crate::limits::{ACCEPTS_PER_ROUND, ROUND_BYTES, WRITE_BYTES};
 use crate::os;
 use crate::proto::time::Mono;
 use crate::work::journal::Journal;
@@ -23,37 +24,10 @@ use crossbeam_channel::Receiver;
 use mio::event::Event;
 use mio::net::TcpListener;
 use mio::unix::pipe;
-use mio::{Events, Interest, Poll, Token, Waker};
+use mio::{Events, Interest, Poll};
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
-use std::net::{Shutdown, SocketAddr};
-use std::os::fd::{AsRawFd, RawFd};
+use std::net::Shutdown;
 use std::time::{Duration, Instant};
-
-const LISTENER: Token = Token(0);
-const WAKER: Token = Token(1);
-const SIGNALS: Token = Token(2);
-/// Tokens from here on: four to a slot, one for each kind of source.
-const FIRST_SLOT: usize = 4;
-
-/// What a token that names a slot is about.
-#[derive(Clone, Copy)]
-pub(super) enum Source {
-    /// A client's socket.
-    Client,
-    /// A connection to a provider.
-    Provider,
-    /// The pipes of a tool's process.
-    ToolPipes,
-    /// The end of a tool's process.
-    ToolExit,
-}
-
-const SOURCES: [Source; 4] =
-    [Source::Client, Source::Provider, Source::ToolPipes, Source::ToolExit];
-
-pub(super) fn token(source: Source, tag: Tag) -> Token {
-    Token(FIRST_SLOT + SOURCES.len() * tag.slot as usize + source as usize)
-}
 
 /// Why the reactor ended.
 #[derive(Debug, PartialEq, Eq)]
@@ -64,49 +38,6 @@ pub enum Ended {
     AtOnce,
     /// The disk failed in a way that leaves it unknown what is stored.
     DiskFailed(String),
-}
-
-/// What must exist before workers do: the poll, its waker, the listening socket.
-pub struct Ground {
-    poll: Poll,
-    listener: TcpListener,
-    signals: (pipe::Sender, pipe::Receiver),
-    inbound: Inbound,
-    answers: Receiver<Done>,
-}
-
-impl Ground {
-    /// Listens on `address`.
-    pub fn listen(address: SocketAddr) -> io::Result<Self> {
-        let poll = Poll::new()?;
-        let waker = Waker::new(poll.registry(), WAKER)?;
-        let mut listener = TcpListener::bind(address)?;
-        os::set_backlog(listener.as_raw_fd(), LISTEN_BACKLOG)?;
-        poll.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
-        let (sender, mut receiver) = pipe::new()?;
-        poll.registry().register(&mut receiver, SIGNALS, Interest::READABLE)?;
-        let (inbound, answers) = Inbound::new(move || {
-            // It fails only when the eventfd is gone, and then so is the reactor.
-            waker.wake().ok();
-        });
-        Ok(Self { poll, listener, signals: (sender, receiver), inbound, answers })
-    }
-
-    /// The address it listens on, with its real port.
-    pub fn address(&self) -> io::Result<SocketAddr> {
-        self.listener.local_addr()
-    }
-
-    /// Where workers, the resolver and handles send what they have to say.
-    pub fn inbound(&self) -> &Inbound {
-        &self.inbound
-    }
-
-    /// A descriptor that takes signal numbers, one byte each: SIGTERM and SIGINT stop the server,
-    /// SIGHUP reloads its configuration. Open for as long as the reactor lives.
-    pub fn signal_fd(&self) -> RawFd {
-        self.signals.0.as_raw_fd()
-    }
 }
 
 /// The reactor. See the module's documentation.
@@ -239,23 +170,23 @@ impl Reactor {
             LISTENER => self.acceptable = true,
             WAKER => {}
             SIGNALS => self.take_signals(),
-            Token(number) => {
-                let slot = (number - FIRST_SLOT) / SOURCES.len();
+            token => {
+                let (source, slot) = source(token);
                 let error = event.is_error();
                 let can_read = event.is_readable() || event.is_read_closed() || error;
                 let can_write = event.is_writable() || event.is_write_closed() || error;
-                match SOURCES[(number - FIRST_SLOT) % SOURCES.len()] {
+                match source {
                     Source::Client => {
-                        let Some(socket) = self.sockets.at(slot) else { return };
+                        let Some(socket) = self.sockets.at(slot as usize) else { return };
                         socket.readable |= can_read;
                         socket.writable |= can_write;
                         socket.closing |= event.is_read_closed() || error;
                         let tag = socket.tag;
                         self.sockets.list(tag);
                     }
-                    Source::Provider => self.upstreams.event(slot as u32, can_read, can_write),
-                    Source::ToolPipes => self.children.moved(slot as u32),
-                    Source::ToolExit => self.children.ended(slot as u32, self.now()),
+                    Source::Provider => self.upstreams.event(slot, can_read, can_write),
+                    Source::ToolPipes => self.children.moved(slot),
+                    Source::ToolExit => self.children.ended(slot, self.now()),
                 }
             }
         }

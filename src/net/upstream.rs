@@ -3,7 +3,7 @@
 //! Knows no HTTP: a request's bytes go out, the answer's bytes come in, and both ends are reported.
 //! A provider whose agent is behind is not read; its readiness is remembered.
 
-use super::reactor::{Source, token};
+use super::ground::{Source, token};
 use crate::conn::slab::{Slab, Tag};
 use crate::limits::{NAME_CACHE_S, ROUND_BYTES};
 use crate::model::{RequestBytes, Target};
