@@ -81,6 +81,42 @@ fn member<'a>(frame: Value<'a>, key: &str) -> Option<Value<'a>> {
     frame.members()?.find(|(name, _)| name.is(key)).map(|(_, value)| value)
 }
 
+#[cfg(any(test, fuzzing))]
+pub mod fuzz {
+    //! The body of the fuzz target.
+
+    use super::ServerFrame;
+    use crate::proto::event::{ErrorCode, write_error, write_replay_truncated};
+
+    /// Any text is a frame or none, and what the server writes is read back: an error with any
+    /// message, and a truncation at any two numbers.
+    pub fn server_frame(bytes: &[u8]) {
+        let text = String::from_utf8_lossy(bytes);
+        // The outcome is free; that there is one is not.
+        let _any = ServerFrame::parse(&text);
+
+        let code = ErrorCode::ALL[bytes.len() % ErrorCode::ALL.len()];
+        let written = read_back(|out| write_error(out, code, &text));
+        let (code, message) = (code.as_str().to_owned(), text.into_owned());
+        assert_eq!(written, Some(ServerFrame::Error { code, message }));
+
+        let number = |skip: usize| {
+            bytes.iter().skip(skip).take(8).fold(0, |number, &byte| number << 8 | u64::from(byte))
+        };
+        let (requested_from_seq, from_seq) = (number(0), number(8));
+        assert_eq!(
+            read_back(|out| write_replay_truncated(out, requested_from_seq, from_seq)),
+            Some(ServerFrame::ReplayTruncated { requested_from_seq, from_seq })
+        );
+    }
+
+    fn read_back(write: impl FnOnce(&mut Vec<u8>)) -> Option<ServerFrame> {
+        let mut out = Vec::new();
+        write(&mut out);
+        ServerFrame::parse(std::str::from_utf8(&out).expect("frames are UTF-8"))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -19,6 +19,8 @@ use std::time::{Duration, Instant};
 
 pub use self::endpoint::Endpoint;
 pub use self::frame::ServerFrame;
+#[cfg(any(test, fuzzing))]
+pub use self::frame::fuzz;
 use self::handshake::{Handshake, Refused};
 use crate::limits::{CLOSE_S, ERROR_BODY_BYTES_MAX, EVENT_BYTES_MAX, HANDSHAKE_S};
 use crate::os;

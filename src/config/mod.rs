@@ -355,5 +355,7 @@ fn read_origin(text: &str) -> Option<String> {
     valid.then(|| text.to_ascii_lowercase())
 }
 
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
 #[cfg(test)]
 mod tests;

@@ -6,7 +6,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::{agent, log, model, proto};
+use crate::{agent, client, config, log, model, proto};
 
 /// A fuzz target, and the body it calls.
 type Target = (&'static str, fn(&[u8]));
@@ -16,6 +16,7 @@ const TARGETS: &[Target] = &[
     ("agent", agent::fuzz::machine),
     ("answer", model::openai::fuzz::answer),
     ("client_frame", proto::command::fuzz::frame),
+    ("config", config::fuzz::document),
     ("deltas", model::openai::fuzz::deltas),
     ("event_envelope", proto::event::fuzz::envelope),
     ("event_payload", proto::payload::fuzz::payload),
@@ -29,6 +30,7 @@ const TARGETS: &[Target] = &[
     ("request_head", proto::http::fuzz::request_head),
     ("response", proto::http_client::fuzz::response),
     ("response_body", proto::http_client::fuzz::body),
+    ("server_frame", client::fuzz::server_frame),
     ("sse", proto::sse::fuzz::stream),
     ("ws_frames", proto::ws::fuzz::frames),
 ];
