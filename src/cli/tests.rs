@@ -215,7 +215,9 @@ fn attach_sends_what_is_piped_in_and_leaves_when_the_turn_is_over() {
         run_with(&["attach", url, "--token", "secret"], "good morning\n/policy get_*\n")
     });
     assert_eq!((status, err.as_str()), (Status::Fine, ""));
-    assert!(out.contains("> good morning\ngood morning\n-- completed\n"), "{out}");
+    // The policy is answered whenever the turn lets it in: before the answer, or behind it.
+    assert!(out.contains("> good morning\n"), "{out}");
+    assert!(out.contains("\ngood morning\n-- completed\n"), "{out}");
     assert!(out.contains("-- policy: get_*\n"), "{out}");
 }
 

@@ -5,7 +5,7 @@
 //! written in their place.
 
 use super::note::{Level, Note};
-use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
+use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use std::io;
 use std::thread;
 use std::time::Duration;
@@ -29,7 +29,7 @@ pub struct Journal {
 impl Journal {
     /// Starts the thread, which gives `sink` one note after the other.
     pub fn start(mut sink: Sink) -> io::Result<Self> {
-        let (lines, taken) = bounded::<Note>(LINES_MAX);
+        let (lines, taken) = unbounded::<Note>();
         let (done, written) = bounded::<()>(0);
         thread::Builder::new().name("log".to_owned()).spawn(move || {
             for note in taken {
@@ -43,19 +43,19 @@ impl Journal {
     /// Has a line written.
     pub fn note(&mut self, note: Note) {
         let Some(lines) = &self.lines else { return };
+        // The queue is bounded here and not by its kind: one that is made for so many lines takes
+        // their memory at the start.
+        if lines.len() >= LINES_MAX {
+            self.dropped += 1;
+            return;
+        }
         if self.dropped > 0 {
             let gap = Note::new(Level::Warn, "log lines dropped").with("count", self.dropped);
-            match lines.try_send(gap) {
-                Ok(()) => self.dropped = 0,
-                Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {
-                    self.dropped += 1;
-                    return;
-                }
-            }
+            self.dropped = 0;
+            // It fails only when the sink has panicked; then there is no log any more.
+            lines.send(gap).ok();
         }
-        if lines.try_send(note).is_err() {
-            self.dropped += 1;
-        }
+        lines.send(note).ok();
     }
 }
 

@@ -44,9 +44,11 @@ fn session() -> SessionId {
 }
 
 fn config(dir: &tempfile::TempDir) -> Config {
-    let mut config = Config::default();
-    config.listen = "127.0.0.1:0".parse().expect("an address");
-    config.data_dir = dir.path().join("data");
+    let mut config = Config {
+        listen: "127.0.0.1:0".parse().expect("an address"),
+        data_dir: dir.path().join("data"),
+        ..Config::default()
+    };
     config.tokens.add(session(), Token::parse("secret").expect("a token"));
     config.roles.insert("main".to_owned(), ModelSpec::parse("loud/v1").expect("a model"));
     config
@@ -86,12 +88,9 @@ impl Running {
 }
 
 fn text(client: &mut Client) -> String {
-    loop {
-        match client.receive(Some(HANG)).expect("the connection stands") {
-            Received::Text(text) => return text,
-            Received::Nothing => panic!("nothing came"),
-            Received::Closed(code) => panic!("closed with {code:?}"),
-        }
+    match client.receive(Some(HANG)).expect("the connection stands") {
+        Received::Text(text) => text,
+        other => panic!("no frame but {other:?}"),
     }
 }
 
