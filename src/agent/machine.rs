@@ -222,6 +222,14 @@ impl Machine {
     }
 }
 
+impl Running {
+    /// A cancel that comes while one stands brings the newer reason, if it brings one.
+    fn stand_cancelled(&mut self, reason: Option<String>) {
+        let before = self.cancel.take().and_then(|cancel| cancel.reason);
+        self.cancel = Some(Cancel { reason: reason.or(before) });
+    }
+}
+
 /// One input being handled: the machine with its surroundings.
 pub(super) struct Advance<'a, 'c> {
     pub(super) machine: &'a mut Machine,
@@ -272,14 +280,14 @@ impl Advance<'_, '_> {
             None => self.close_interrupted(reason),
             Some(running) => match &running.doing {
                 Doing::Asking(asking) if finish_stream && !asking.text.is_empty() => {
-                    running.cancel = Some(Cancel { reason });
+                    running.stand_cancelled(reason);
                 }
                 Doing::Asking(asking) => {
                     self.out.effects.push(Effect::StopAsking { ask: asking.ask });
                     self.cut_answer(reason);
                 }
                 Doing::Calling(_) => {
-                    running.cancel = Some(Cancel { reason });
+                    running.stand_cancelled(reason);
                     self.deny_parked();
                     self.work_through();
                 }

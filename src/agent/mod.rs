@@ -54,7 +54,8 @@ pub struct Context<'a> {
     /// Draws an id from the operating system's random source.
     pub ids: &'a mut dyn FnMut() -> EventId,
     /// The server is stopping: no turn and no step begins, an open turn stays open in the log. A
-    /// step that runs may finish, with all its calls.
+    /// step that runs may finish, with all its calls, for as long as the server waits for it:
+    /// [`Machine::busy`] says whether there is anything to wait for.
     pub stopping: bool,
 }
 

@@ -175,7 +175,7 @@ fn a_batch_is_truncated_between_its_runs() {
 fn the_newer_of_two_cancels_has_the_reason() {
     for (first, second, end) in [
         (Some("one"), Some("two"), "turn/end cancelled (two)"),
-        (Some("one"), None, "turn/end cancelled"),
+        (Some("one"), None, "turn/end cancelled (one)"),
         (None, Some("two"), "turn/end cancelled (two)"),
     ] {
         let (mut world, _) = calling(&[("a", "serial", "{}")]);
