@@ -1,11 +1,18 @@
-//! CRC-32C (Castagnoli, RFC 3720 appendix B.4), sixteen bytes at a step.
+//! CRC-32C (Castagnoli, RFC 3720 appendix B.4).
 //!
-//! Knows nothing of lines. Sliced by sixteen: table `k` holds what a byte contributes after `k`
-//! further bytes, so the sixteen look-ups of one step do not wait for one another.
+//! Knows nothing of lines. Where the processor has an instruction for it, `os` is asked; elsewhere it
+//! is sliced by sixteen: table `k` holds what a byte contributes after `k` further bytes, so the
+//! sixteen look-ups of one step do not wait for one another.
+
+use crate::os;
 
 /// The CRC-32C of `bytes`.
 pub fn crc32c(bytes: &[u8]) -> u32 {
-    let mut crc = !0_u32;
+    !os::crc32c(!0, bytes).unwrap_or_else(|| sliced(!0, bytes))
+}
+
+/// Takes `bytes` into the register.
+fn sliced(mut crc: u32, bytes: &[u8]) -> u32 {
     let mut blocks = bytes.chunks_exact(16);
     for block in &mut blocks {
         let first = u32::from_le_bytes([block[0], block[1], block[2], block[3]]) ^ crc;
@@ -30,7 +37,7 @@ pub fn crc32c(bytes: &[u8]) -> u32 {
     for &byte in blocks.remainder() {
         crc = (crc >> 8) ^ TABLES[0][usize::from(crc as u8 ^ byte)];
     }
-    !crc
+    crc
 }
 
 /// The polynomial with its bits reversed, lowest power in the highest bit.
@@ -89,6 +96,7 @@ mod tests {
             (&descending, 0x113f_db5c),
         ] {
             assert_eq!(crc32c(bytes), crc, "{bytes:?}");
+            assert_eq!(!sliced(!0, bytes), crc, "{bytes:?}");
         }
     }
 
@@ -98,7 +106,9 @@ mod tests {
             (0..200_u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
         for from in 0..20 {
             for to in from..bytes.len() {
-                assert_eq!(crc32c(&bytes[from..to]), bit_by_bit(&bytes[from..to]), "{from}..{to}");
+                let expected = bit_by_bit(&bytes[from..to]);
+                assert_eq!(crc32c(&bytes[from..to]), expected, "{from}..{to}");
+                assert_eq!(!sliced(!0, &bytes[from..to]), expected, "{from}..{to}");
             }
         }
     }

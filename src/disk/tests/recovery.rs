@@ -82,6 +82,22 @@ fn torn_ends_are_kept_aside_and_never_overwritten() {
 }
 
 #[test]
+fn a_torn_end_is_gone_for_good_once_the_session_was_opened() {
+    for seed in 0..60 {
+        let disk = SimDisk::new(seed);
+        let store = store_on(&disk, ALWAYS);
+        let mut log = store.open_session(&session(), CREATE).unwrap().log;
+        log.append(&store, &[chunk(1, "a")], AT).unwrap();
+        log.attest(&store);
+        drop((log, store));
+        let whole = disk.contents(FIRST).unwrap();
+        disk.plant(FIRST, &[&whole[..], b"torn"].concat());
+        assert!(reopen(&disk.kill(), ALWAYS).1.torn.is_some());
+        assert_eq!(disk.crash().contents(FIRST).unwrap(), whole, "seed {seed}");
+    }
+}
+
+#[test]
 fn a_planted_gap_or_duplicate_is_refused_by_name_and_place() {
     let (disk, lines) =
         killed_after(ALWAYS, &[&[chunk(1, "a")], &[chunk(2, "b")], &[chunk(3, "c")]]);
