@@ -223,6 +223,7 @@ pub fn crc32c(register: u32, bytes: &[u8]) -> Option<u32> {
         // SAFETY: the processor has the instruction, which was asked just now.
         return Some(unsafe { crc32c_armv8(register, bytes) });
     }
+    // Where neither applies, the arguments are of no use.
     let _ = (register, bytes);
     None
 }

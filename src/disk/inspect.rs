@@ -6,7 +6,7 @@
 
 use std::fmt;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::api::{Disk, Open};
 use super::error::{ReadError, StoreError};
@@ -176,10 +176,8 @@ impl Sound {
     /// Where `base` does not follow this segment.
     fn missed_by(&self, base: u64) -> Place {
         let expected = self.found.prefix.next;
-        let fault = match base == expected {
-            true => Fault::Predecessor,
-            false => Fault::NoSegment { base: expected },
-        };
+        let fault =
+            if base == expected { Fault::Predecessor } else { Fault::NoSegment { base: expected } };
         Place { segment: base, line: 1, byte: 0, fault }
     }
 }
@@ -283,7 +281,7 @@ pub fn delete(
 }
 
 /// Removes a directory of files, if it is there.
-fn remove_all(disk: &dyn Disk, dir: &PathBuf) -> io::Result<()> {
+fn remove_all(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
     if !disk.exists(dir)? {
         return Ok(());
     }

@@ -3,6 +3,7 @@
 //! A reader is given a tip and never looks beyond it, so it needs no lock and no agreement with the
 //! appender. It goes from one segment to the next by name: the next one's name is the next seq.
 
+use std::cmp::Ordering;
 use std::io;
 
 use super::api::{DiskFile, Open};
@@ -196,15 +197,13 @@ impl Segment {
             shape.session(),
             self.base,
             &mut |item| match item {
-                Item::Event { event, begins, .. } => {
-                    if event.seq == want {
+                Item::Event { event, begins, .. } => match event.seq.cmp(&want) {
+                    Ordering::Less => bad = None,
+                    Ordering::Equal => {
                         found.get_or_insert(begins);
-                    } else if event.seq < want {
-                        bad = None;
-                    } else {
-                        behind = true;
                     }
-                }
+                    Ordering::Greater => behind = true,
+                },
                 Item::Bad(place) if !behind => {
                     bad.get_or_insert(place);
                 }

@@ -63,7 +63,7 @@ pub fn segment(bytes: &[u8]) {
     let mut bad = 0_u64;
     let mut seen = |item: Item<'_>| match item {
         Item::Event { event, begins, contiguous, .. } => {
-            events.push((event.seq, begins, contiguous))
+            events.push((event.seq, begins, contiguous));
         }
         Item::Bad(_) => bad += 1,
         Item::Header(_) => {}

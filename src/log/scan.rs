@@ -335,6 +335,8 @@ mod tests {
     #[test]
     fn prefix_attestation_and_what_is_beyond_are_told_apart() {
         use Beyond::{Bytes, Nothing, ValidLine};
+        /// What it is, the lines behind the header, P, A, what is beyond, the first fault's line.
+        type Row = (&'static str, Vec<Vec<u8>>, u64, u64, Beyond, Option<(u64, Fault)>);
         let flipped = |mut line: Vec<u8>| {
             line[60] ^= 1;
             line
@@ -345,13 +347,12 @@ mod tests {
         };
         let other = || {
             let text = String::from_utf8(event(1, 1)).unwrap().replace("s1", "s2");
-            let mut line = text[..text.len() - 1 - line::SUFFIX_LEN].as_bytes().to_vec();
+            let mut line = text.as_bytes()[..text.len() - 1 - line::SUFFIX_LEN].to_vec();
             line.push(b'}');
             line::seal(&mut line, 0, 1);
             line
         };
-        // Lines behind the header, P, A, beyond, and the line of the first fault.
-        let table: Vec<(&str, Vec<Vec<u8>>, u64, u64, Beyond, Option<(u64, Fault)>)> = vec![
+        let table: Vec<Row> = vec![
             ("nothing", vec![], 0, 0, Nothing, None),
             ("one event", vec![event(0, 0)], 1, 0, Nothing, None),
             ("attested", vec![event(0, 0), attest(1)], 1, 1, Nothing, None),

@@ -294,12 +294,13 @@ mod tests {
             let valid_line_follows = finding.beyond == Beyond::ValidLine;
             return if valid_line_follows { Verdict::Damaged } else { Verdict::Stillborn };
         }
-        match (finding.covers_attested, finding.beyond) {
-            (false, _) => Verdict::Damaged,
-            (true, Beyond::Nothing) => Verdict::Intact,
-            (true, Beyond::Bytes) => Verdict::Torn,
-            (true, Beyond::ValidLine) if finding.attests => Verdict::Torn,
-            (true, Beyond::ValidLine) => Verdict::Damaged,
+        if !finding.covers_attested {
+            return Verdict::Damaged;
+        }
+        match finding.beyond {
+            Beyond::Nothing => Verdict::Intact,
+            Beyond::ValidLine if !finding.attests => Verdict::Damaged,
+            Beyond::Bytes | Beyond::ValidLine => Verdict::Torn,
         }
     }
 

@@ -148,13 +148,13 @@ impl SimDisk {
     }
 
     /// Makes one change to the tree, or fails with the power before it or behind it.
-    fn change<T>(&self, make: impl FnOnce(&mut Machine) -> io::Result<T>) -> io::Result<T> {
+    fn change<T>(&self, apply: impl FnOnce(&mut Machine) -> io::Result<T>) -> io::Result<T> {
         let (mut machine, last) = self.changing()?;
         if last && machine.random.coin() {
             return Err(io_error());
         }
-        let made = make(&mut machine);
-        if last { Err(io_error()) } else { made }
+        let changed = apply(&mut machine);
+        if last { Err(io_error()) } else { changed }
     }
 }
 
