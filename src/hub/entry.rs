@@ -34,6 +34,9 @@ pub(super) struct Entry {
     pub(super) pinned: bool,
     /// Its batch waits for the disk.
     pub(super) stalled: bool,
+    /// It was parked on a human's decision when it left memory: it is parked again before anything
+    /// else happens to it, so that nobody can tell that it had left.
+    pub(super) parked: bool,
     /// It stands in the queue of idle residents.
     pub(super) idle: bool,
     /// Grows each time it comes home with an open file; tells the newest place in that queue.
@@ -79,6 +82,7 @@ impl Entry {
             create: false,
             pinned: false,
             stalled: false,
+            parked: false,
             idle: false,
             file_stamp: 0,
             roles: BTreeMap::new(),
@@ -99,6 +103,16 @@ impl Entry {
             Place::Evicted => false,
             Place::Home(agent) => agent.is_busy(),
             Place::Out => true,
+        }
+    }
+
+    /// Lets an agent with nothing to do leave memory. Its log says all there is to it.
+    pub(super) fn evict(&mut self) {
+        if let Place::Home(body) = &self.place
+            && !body.is_busy()
+        {
+            self.parked = body.is_parked();
+            self.place = Place::Evicted;
         }
     }
 

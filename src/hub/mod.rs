@@ -462,8 +462,8 @@ impl Hub {
     fn evict_idle_for_test(&mut self, client: Tag) {
         let agent = self.clients.get(client).and_then(Client::agent).expect("a connected client");
         let entry = self.agents.get_mut(agent).expect("an agent's entry stays");
-        assert!(matches!(&entry.place, Place::Home(body) if !body.is_busy()), "it is idle");
-        entry.place = Place::Evicted;
+        entry.evict();
+        assert!(matches!(entry.place, Place::Evicted), "it had nothing to do");
     }
 
     fn is_out(&self, agent: Tag) -> bool {

@@ -53,6 +53,10 @@ impl Hub {
             entry.upstream_bytes = 0;
             self.orders.thirsty.push(agent);
         }
+        let mut inputs = std::mem::take(&mut entry.mailbox);
+        if std::mem::take(&mut entry.parked) {
+            inputs.insert(0, Input::Resume);
+        }
         let model = main_model(&entry.roles, &self.roles);
         let client = entry.client;
         self.orders.jobs.push(Job::Advance(Box::new(Advance {
@@ -60,7 +64,7 @@ impl Hub {
             session: entry.session.clone(),
             body,
             create: entry.create,
-            inputs: std::mem::take(&mut entry.mailbox),
+            inputs,
             settings: self.settings.clone(),
             model,
             now: self.now,
@@ -141,9 +145,7 @@ impl Hub {
             let Some(tag) = self.residents.idle.pop_front() else { break };
             let Some(entry) = self.agents.get_mut(tag) else { continue };
             entry.idle = false;
-            if matches!(&entry.place, Place::Home(body) if !body.is_busy()) {
-                entry.place = Place::Evicted;
-            }
+            entry.evict();
         }
         let mut files = Vec::new();
         while self.residents.open > self.options.open_files_max {

@@ -5,7 +5,7 @@
 //! its effects has been released.
 
 use super::advance::Input;
-use crate::agent::{Machine, Output};
+use crate::agent::{Machine, Output, Status};
 use crate::disk::{DiskFile, SessionLog};
 use crate::model::Call;
 use crate::proto::ident::ModelSpec;
@@ -54,6 +54,11 @@ impl Agent {
     /// Whether a model is asked or a tool runs.
     pub fn is_stepping(&self) -> bool {
         self.machine.busy()
+    }
+
+    /// Whether its turn waits for a human and for nothing else.
+    pub fn is_parked(&self) -> bool {
+        self.machine.status() == Status::Parked
     }
 
     /// Whether a batch waits for the disk to take it.

@@ -126,6 +126,28 @@ fn a_parked_agent_leaves_memory_and_goes_on_with_the_verdict() {
 }
 
 #[test]
+fn nobody_can_tell_that_a_parked_agent_had_left_memory() {
+    // A cancel denies a parked call; only after a restart is it truncated instead.
+    let ended = |evict: bool| {
+        let mut world = world(vec![calls(&["a"])], vec![mirror("a").approval(Approval::Always)]);
+        let tag = woken(&mut world);
+        if evict {
+            world.hub.evict_idle_for_test(tag);
+        }
+        world.send(tag, r#"{"type":"cancel","reason":"no need"}"#);
+        world.settle();
+        let events = events(&mut world, tag);
+        kinds(&events).iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    let stayed = ended(false);
+    assert_eq!(
+        stayed[stayed.len() - 4..],
+        ["approval/resolved", "tool/result", "step/end", "turn/end"]
+    );
+    assert_eq!(ended(true), stayed);
+}
+
+#[test]
 fn a_result_that_comes_while_the_disk_is_full_is_kept_and_logged_once() {
     let tools = ["a", "b"].map(|name| mirror(name).parallel());
     let mut world = world(vec![calls(&["a", "b"]), calls(&[])], tools.into());
