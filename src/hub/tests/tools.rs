@@ -131,19 +131,17 @@ fn nobody_can_tell_that_a_parked_agent_had_left_memory() {
     let ended = |evict: bool| {
         let mut world = world(vec![calls(&["a"])], vec![mirror("a").approval(Approval::Always)]);
         let tag = woken(&mut world);
+        world.settle();
         if evict {
             world.hub.evict_idle_for_test(tag);
         }
         world.send(tag, r#"{"type":"cancel","reason":"no need"}"#);
         world.settle();
-        let events = events(&mut world, tag);
-        kinds(&events).iter().map(ToString::to_string).collect::<Vec<_>>()
+        events(&mut world, tag)
     };
     let stayed = ended(false);
-    assert_eq!(
-        stayed[stayed.len() - 4..],
-        ["approval/resolved", "tool/result", "step/end", "turn/end"]
-    );
+    let denied = r#""error":"a denied: no need""#;
+    assert!(stayed[stayed.len() - 3].contains(denied), "{stayed:#?}");
     assert_eq!(ended(true), stayed);
 }
 
