@@ -466,6 +466,13 @@ impl Hub {
         assert!(matches!(entry.place, Place::Evicted), "it had nothing to do");
     }
 
+    /// Logs of agents at home that hold a descriptor.
+    #[cfg(test)]
+    fn open_files_for_test(&self) -> usize {
+        let holds = |entry: &Entry| matches!(&entry.place, Place::Home(body) if body.holds_file());
+        self.agents.iter().filter(|(_, entry)| holds(entry)).count()
+    }
+
     fn is_out(&self, agent: Tag) -> bool {
         self.agents.get(agent).is_some_and(|entry| matches!(entry.place, Place::Out))
     }

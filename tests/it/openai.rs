@@ -333,6 +333,44 @@ fn nobody_listening_fails_the_turn_and_says_so() {
 }
 
 #[test]
+fn a_provider_is_found_by_its_name() {
+    let provider = Provider::start();
+    let base_url = format!("http://localhost:{}/v1", provider.addr.port());
+    let server = Server::start(&["s1"], &provider.config(&json!({"base_url": base_url})));
+    let mut client = server.subscribed("s1");
+    // The second time the name is known already.
+    for text in ["once", "twice"] {
+        completed(&provider, &mut client, |ask| {
+            let host = format!("localhost:{}", provider.addr.port());
+            assert_eq!(ask.header("Host"), Some(host.as_str()));
+            ask.answer(text);
+        });
+    }
+}
+
+#[test]
+fn a_name_that_nobody_has_fails_the_turn_and_holds_up_no_other() {
+    let server = Server::start(
+        &["s1", "s2"],
+        &json!({
+            "providers": {"lost": {
+                "kind": "openai", "base_url": "http://no-such-host.invalid/v1", "max_attempts": 1
+            }},
+            "roles": {"main": "lost/m"}, "roles_scope": "agent", "workers": 2
+        }),
+    );
+    let mut lost = server.subscribed("s1");
+    lost.wake("anybody?");
+    let mut other = server.subscribed("s2");
+    other.send(&json!({"type": "set_model", "role": "main", "model": "echo/echo"}));
+    assert_eq!(other.turn("hello").last().unwrap().payload, json!({"status": "completed"}));
+    let turn = lost.events_until("turn/end");
+    let end = &turn.last().unwrap().payload;
+    assert_eq!(end["status"], "failed");
+    assert!(end["reason"].as_str().unwrap().contains("no-such-host.invalid"), "{end}");
+}
+
+#[test]
 fn a_text_beyond_4_mib_fails_the_turn_and_says_which_bound() {
     let (provider, _server, mut client) = started(&json!({}));
     let piece = "x".repeat(512 * 1024);

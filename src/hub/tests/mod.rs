@@ -474,3 +474,26 @@ fn the_table_of_roles_is_bounded() {
     world.send(tag, r#"{"type":"set_model","role":"r0","model":"echo/y"}"#);
     assert_eq!(world.peer(tag).frames.len(), 11, "a role that is there may be repointed");
 }
+
+#[test]
+fn no_more_logs_than_allowed_hold_a_descriptor_and_every_turn_goes_on() {
+    let mut slow = step(&["a", "b", "c"]);
+    slow.chunk_delay_ms = 1000;
+    let mut world = World::new(vec![slow], |options| options.open_files_max = 4);
+    let tags: Vec<Tag> = (0..SESSIONS).map(|number| world.connect(number)).collect();
+    for &tag in &tags {
+        world.send(tag, &subscribe(0));
+        world.send(tag, WAKE);
+        world.settle();
+        assert!(world.hub.open_files_for_test() <= 4);
+    }
+    for _ in 0..3 {
+        world.pass(1000);
+        world.settle();
+        assert!(world.hub.open_files_for_test() <= 4);
+    }
+    for &tag in &tags {
+        assert_eq!(world.seqs(tag), (0..=TURN + 3).collect::<Vec<_>>());
+    }
+    assert_eq!(world.hub.open_files_for_test(), 0, "an idle session holds no descriptor");
+}

@@ -13,7 +13,7 @@ use super::PATIENCE;
 
 /// A listening provider.
 pub(crate) struct Provider {
-    addr: SocketAddr,
+    pub(crate) addr: SocketAddr,
     asks: mpsc::Receiver<Ask>,
 }
 
