@@ -3,7 +3,7 @@
 //!
 //! Nothing here opens a file. `disk` does the reading and writing and asks these:
 //!
-//! - [`line`]: one line and its seal
+//! - [`mod@line`]: one line and its seal
 //! - [`header`], [`state`]: the first line of a segment and the projection it carries
 //! - [`scan`]: a segment read from its beginning
 //! - [`verdict`]: what the scan means, as a decision table

@@ -78,7 +78,7 @@ fn a_replay_cut_at_every_piece_boundary_goes_on_exactly() {
     // More events than a piece holds (1,024), and more bytes than a piece holds (256 KiB).
     let many: Vec<String> = (0..2100).map(|n| format!("{n} ")).collect();
     let large: Vec<String> = (0..30).map(|n| format!("{n} ").repeat(20_000)).collect();
-    let cuts_of_many = [1, 2, 255, 256, 257, 1023, 1024, 1025, 2047, 2048, 2049].to_vec();
+    let cuts_of_many = [1_u64, 2, 255, 256, 257, 1023, 1024, 1025, 2047, 2048, 2049].to_vec();
     for (chunks, cuts) in [(many, cuts_of_many), (large, (1..36).collect())] {
         let (server, log) = recorded(&chunks);
         let tip = log.last().unwrap().seq;
@@ -87,7 +87,7 @@ fn a_replay_cut_at_every_piece_boundary_goes_on_exactly() {
             client.subscribe(0);
             let mut seen: Vec<Event> = (0..cut).map(|_| client.event()).collect();
             client.cut();
-            seen.extend(rest(&server, cut as u64, tip));
+            seen.extend(rest(&server, cut, tip));
             assert_eq!(seen, log, "cut after {cut} events");
         }
     }
