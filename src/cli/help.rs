@@ -102,8 +102,10 @@ Without --config: 127.0.0.1:7700, data in ./terret-data, provider `echo`, and on
 const DEMO: &str = "\
 terret-ws demo
 
-Runs a server and a client in one process, on a free port and in a temporary directory:
-one turn from `hello` to `turn/end`. Shows every frame: `->` sent by the client, `<-` by the server.
+Runs a server and a client in one process, on a free port and in a temporary directory: one session
+from `hello` to its last `turn/end`, with a plain turn, one with tools, approvals and a steer, and a
+cancelled one. Shows every frame, `->` sent by the client and `<-` by the server, and says in lines
+that begin with `#` what they are about.
 ";
 
 const ATTACH: &str = "\

@@ -44,6 +44,15 @@ pub struct World {
     pub stderr: Output,
 }
 
+impl World {
+    /// Whether what was asked for is shown in colours: on a terminal, unless `NO_COLOR` forbids it
+    /// (<https://no-color.org>: any value but an empty one).
+    fn shows_colours(&self) -> bool {
+        let forbidden = (self.env)("NO_COLOR").is_some_and(|value| !value.is_empty());
+        self.stdout_is_terminal && !forbidden
+    }
+}
+
 /// How the program ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {

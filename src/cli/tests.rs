@@ -136,18 +136,54 @@ fn a_server_with_a_bad_configuration_does_not_start() {
     assert!(!dir.path().join("terret-data").exists());
 }
 
+/// The types of the frames that `demo` shows, each with its arrow.
+fn shown_by_demo(out: &str) -> Vec<String> {
+    let frames = out.lines().filter(|line| !line.is_empty() && !line.starts_with("# "));
+    let kind = |line: &str| {
+        let (arrow, frame) = line.split_once(' ').unwrap();
+        let (_, kind) = frame.split_once("\"type\":\"").unwrap();
+        format!("{arrow} {}", kind.split('"').next().unwrap())
+    };
+    frames.map(kind).collect()
+}
+
 #[test]
-fn demo_shows_one_session_from_hello_to_turn_end() {
+fn demo_shows_every_turn_of_one_session_frame_by_frame() {
     let (status, out, err) = run_words(&["demo"]);
     assert_eq!((status, err.as_str()), (Status::Fine, ""), "{out}");
-    let kinds: Vec<&str> = out
-        .lines()
-        .filter_map(|line| line.split_once("\"type\":\""))
-        .filter_map(|(_, rest)| rest.split('"').next())
-        .collect();
-    assert_eq!(kinds[..3], ["hello", "subscribe", "inject"]);
-    assert_eq!(kinds.last(), Some(&"turn/end"));
-    assert!(kinds.contains(&"assistant/chunk"), "{kinds:?}");
+    assert_eq!(
+        shown_by_demo(&out),
+        [
+            &["<- hello", "-> subscribe", "<- session/created"][..],
+            // A plain turn.
+            &["-> inject", "<- turn/start", "<- step/start", "<- user/message"],
+            &["<- assistant/chunk", "<- assistant/chunk", "<- assistant/message"],
+            &["<- step/end", "<- turn/end"],
+            &["-> set_policy", "<- policy/updated"],
+            // A parallel run.
+            &["-> inject", "<- turn/start", "<- step/start", "<- user/message"],
+            &["<- assistant/chunk", "<- assistant/message", "<- tool/call", "<- tool/call"],
+            &["<- tool/result", "<- tool/result", "<- step/end"],
+            // A parked call, approved, and a steer that the step behind it takes in.
+            &["<- step/start", "<- assistant/chunk", "<- assistant/message", "<- tool/call"],
+            &["<- approval/requested", "-> inject", "-> approve", "<- approval/resolved"],
+            &["<- tool/result", "<- step/end", "<- step/start", "<- context/injected"],
+            // One that is denied.
+            &["<- assistant/chunk", "<- assistant/message", "<- tool/call"],
+            &["<- approval/requested", "-> deny", "<- approval/resolved", "<- tool/result"],
+            &["<- step/end", "<- step/start", "<- assistant/chunk", "<- assistant/message"],
+            &["<- step/end", "<- turn/end"],
+            // A cancelled turn.
+            &["-> inject", "<- turn/start", "<- step/start", "<- user/message"],
+            &["<- assistant/chunk", "-> cancel", "<- assistant/message", "<- step/end"],
+            &["<- turn/end"],
+        ]
+        .concat()
+    );
+    assert_eq!(out.matches("\"status\":\"completed\"").count(), 2, "{out}");
+    assert!(out.contains(r#"{"status":"cancelled","reason":"time to go"}"#), "{out}");
+    assert!(out.contains(r#""error":"send_mail denied: I will call him""#), "{out}");
+    assert!(!out.contains('\x1b'), "no colours but on a terminal");
 }
 
 #[test]

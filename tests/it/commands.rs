@@ -203,14 +203,43 @@ fn help_and_version_go_to_standard_output_and_nonsense_is_usage() {
 }
 
 #[test]
-fn demo_shows_a_session_from_hello_to_the_end_of_the_turn() {
+fn demo_shows_a_session_from_hello_to_the_end_of_its_last_turn() {
     let folder = TempDir::new().unwrap();
     let output = server::run(folder.path(), &["demo"]);
     assert_eq!(output.status.code(), Some(0), "{}", err(&output));
     let shown = out(&output);
     let mut rest = shown.as_str();
-    for milestone in ["hello", "subscribe", "inject", "turn/start", "assistant/chunk", "turn/end"] {
+    for milestone in [
+        // A session and a plain turn.
+        ["hello", "subscribe", "session/created", "inject", "assistant/chunk", "turn/end"],
+        // A parallel run under a policy.
+        ["set_policy", "policy/updated", "tool/call", "tool/call", "tool/result", "tool/result"],
+        // A parked call, a steer, and the yes.
+        [
+            "approval/requested",
+            r#""wake":false"#,
+            r#""approve""#,
+            "approved",
+            "tool/result",
+            "context/injected",
+        ],
+        // A call that is denied.
+        [
+            "approval/requested",
+            r#""deny""#,
+            "denied",
+            "send_mail denied",
+            "assistant/message",
+            "turn/end",
+        ],
+        // A turn that is cancelled.
+        ["inject", "turn/start", "assistant/chunk", r#""cancel""#, "turn/end", "cancelled"],
+    ]
+    .concat()
+    {
         let at = rest.find(milestone).unwrap_or_else(|| panic!("no {milestone} in\n{shown}"));
-        rest = &rest[at..];
+        rest = &rest[at + milestone.len()..];
     }
+    assert_eq!(rest.matches("<-").count(), 0, "nothing behind the end of the last turn:\n{shown}");
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "nothing is left behind");
 }

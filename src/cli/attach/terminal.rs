@@ -44,10 +44,8 @@ impl View {
         if attach.json {
             return View::Frames;
         }
-        // https://no-color.org: any value but an empty one.
-        let no_colour = (world.env)("NO_COLOR").is_some_and(|value| !value.is_empty());
         View::Conversation {
-            screen: Screen::new(world.stdout_is_terminal && !no_colour),
+            screen: Screen::new(world.shows_colours()),
             echoed: world.stdin_is_terminal && world.stdout_is_terminal,
         }
     }
