@@ -397,6 +397,31 @@ fn a_file_opens_with_what_it_is_and_fits_one_mind() {
 }
 
 #[test]
+fn ci_runs_the_tests_that_the_readme_tells_people_to_run() {
+    let readme = fs::read_to_string(root().join("README.md")).unwrap();
+    let commands: Vec<&str> = readme
+        .lines()
+        .skip_while(|line| !line.starts_with("    "))
+        .take_while(|line| line.starts_with("    "))
+        .map(str::trim)
+        .collect();
+    let [serve, test] = commands[..] else {
+        panic!("README.md: the first block holds two commands, to serve and to test: {commands:?}")
+    };
+    assert!(serve.starts_with("cargo run"), "README.md: the first command serves: {serve}");
+    assert!(test.starts_with("cargo test"), "README.md: the second command tests: {test}");
+    let ci = fs::read_to_string(root().join(".ci/run")).unwrap();
+    for (index, line) in ci.lines().enumerate() {
+        assert!(
+            !line.trim_start().starts_with("cargo test"),
+            ".ci/run:{}: take the test command from README.md, do not write it again",
+            index + 1
+        );
+    }
+    assert!(ci.contains("bash -c \"$test_command\""), ".ci/run: run the README's test command");
+}
+
+#[test]
 fn there_are_exactly_six_run_time_dependencies() {
     let manifest = fs::read_to_string(root().join("Cargo.toml")).unwrap();
     let mut section = "";

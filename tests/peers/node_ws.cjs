@@ -20,8 +20,9 @@ async function withServer(config, use) {
   const file = path.join(folder, 'config.json');
   const base = { listen: '127.0.0.1:0', tokens: { s1: 'secret' } };
   fs.writeFileSync(file, JSON.stringify({ ...base, ...config }));
+  const log = path.join(folder, 'log');
   const child = spawn(process.env.TERRET_WS, ['serve', '--config', file], {
-    stdio: ['ignore', 'pipe', 'inherit'],
+    stdio: ['ignore', 'pipe', fs.openSync(log, 'w')],
   });
   const exited = once(child, 'exit');
   try {
@@ -32,6 +33,9 @@ async function withServer(config, use) {
     ]);
     assert.match(line, /^listening on /);
     await use({ address: line.slice('listening on '.length), child, exited });
+  } catch (error) {
+    console.error(fs.readFileSync(log, 'utf8'));
+    throw error;
   } finally {
     child.kill('SIGKILL');
     await exited;

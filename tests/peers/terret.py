@@ -26,6 +26,7 @@ class Server:
             [os.environ["TERRET_WS"], "serve", "--config", str(path)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
+            stderr=open(pathlib.Path(self.folder.name) / "log", "w"),
             text=True,
         )
         line = self.process.stdout.readline()
@@ -35,9 +36,11 @@ class Server:
     def __enter__(self):
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, failure, *_):
         self.process.kill()
         self.process.wait()
+        if failure:
+            print((pathlib.Path(self.folder.name) / "log").read_text())
         self.folder.cleanup()
 
     def connect(self, token="secret", session="s1"):
