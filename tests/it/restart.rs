@@ -132,6 +132,42 @@ fn a_cancel_after_a_restart_closes_the_open_turn() {
 }
 
 #[test]
+fn with_resume_on_start_an_open_turn_needs_no_stimulus() {
+    let provider = Provider::start();
+    let mut config = provider.config(&json!({}));
+    let mut server = Server::start(&["s1", "s2"], &config);
+    server.subscribed("s2");
+    let mut client = server.subscribed("s1");
+    client.wake("first");
+    let _ask = provider.ask();
+    client.events_until("user/message");
+    server.kill();
+
+    config["resume_on_start"] = json!(true);
+    let server = Server::start_in(server.folder(), &["s1", "s2"], &config);
+    let ask = provider.ask();
+    assert_eq!(ask.contents("user"), ["first"]);
+    ask.answer("Whole.");
+    let mut client = server.connect("s1");
+    client.subscribe(1);
+    expect_one_resumed_turn(&client.events_until("turn/end"), &["first"]);
+    assert_eq!(server.connect("s2").last_seq(), 0, "a session with no open turn is left alone");
+}
+
+#[test]
+fn a_policy_survives_and_the_last_one_wins() {
+    let mut server = Server::start(&["s1"], &json!({"policy": ["floor"]}));
+    let mut client = server.subscribed("s1");
+    for patterns in [json!(["one"]), json!(["two", "t*"])] {
+        client.send(&json!({"type": "set_policy", "patterns": patterns}));
+        assert_eq!(client.event().payload, json!({"patterns": patterns}));
+    }
+    server.kill();
+    let server = Server::start_in(server.folder(), &["s1"], &json!({"policy": ["floor"]}));
+    assert_eq!(server.state("s1")["policy"], json!(["two", "t*"]));
+}
+
+#[test]
 fn a_torn_last_line_heals_and_is_kept_aside() {
     let mut server = Server::start(&["s1"], &json!({}));
     let mut client = server.connect("s1");

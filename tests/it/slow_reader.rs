@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::harness::wire::{CLOSE, End, Wire, close_payload, masked};
-use crate::harness::{Event, Server, files, scripted, token};
+use crate::harness::{Event, Server, files, http, scripted, token};
 
 /// `with` laid over `config`.
 fn overlaid(mut config: Value, with: &Value) -> Value {
@@ -111,6 +111,28 @@ fn a_reader_that_falls_replay_limit_behind_the_tip_is_slow_too() {
     let tip = server.idle_tip("s1", tip);
     let seqs = events_until_lagged(&mut wire);
     assert!(*seqs.last().unwrap() < tip);
+}
+
+#[test]
+fn a_slow_reader_of_the_history_costs_no_memory_either() {
+    let (server, tip) = long_log(&json!({}));
+    let before = server.resident_kib();
+    let mut wire = Wire::connect(server.addr());
+    let request = format!(
+        "GET /agents/s1/events?from_seq=0 HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {}\r\n\r\n",
+        token("s1")
+    );
+    wire.send(request.as_bytes());
+    assert!(wire.sip(1000) > 0);
+    let mut client = server.connect("s1");
+    client.subscribe(tip + 1);
+    client.turn("meanwhile");
+    let grown = server.resident_kib().saturating_sub(before);
+    assert!(grown < 8 * 1024, "{grown} KiB more for one reader that rests in a log of 28 MiB");
+    // It ends where the log ended when it began.
+    let answer = http::answer(&mut wire);
+    assert_eq!(answer.status, 200);
+    assert_eq!(answer.body.lines().count() as u64, tip + 1);
 }
 
 #[test]

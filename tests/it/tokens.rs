@@ -148,27 +148,6 @@ fn sighup_reloads_the_tokens_of_the_config() {
 }
 
 #[test]
-fn no_token_and_no_text_reaches_the_log_of_the_server() {
-    let server = Server::start(&["s1"], &json!({}));
-    let mut client = server.subscribed("s1");
-    client.turn("canary-in-a-message");
-    client.send_text(r#"{"type":"canary-in-a-bad-frame"}"#);
-    client.expect_error("bad_frame");
-    expect_unauthorized(&mut Client::knock(server.addr(), "s1", Some("canary-in-a-token")));
-    let mut wire = Wire::connect(server.addr());
-    wire.send(b"GET /canary-in-a-path HTTP/1.1\r\nAuthorization: Bearer canary-in-a-token\r\n\r\n");
-    wire.rest();
-    server.signal("TERM");
-    let mut server = server;
-    server.exit();
-    for canary in ["canary-in-a-message", "canary-in-a-bad-frame", "canary-in-a-token", "token-of"]
-    {
-        assert!(!server.stderr().contains(canary), "{canary} in\n{}", server.stderr());
-        assert!(!server.stdout().contains(canary), "{canary}");
-    }
-}
-
-#[test]
 fn the_unauthorized_frame_is_text_and_survives_what_the_client_sent_meanwhile() {
     let server = Server::start(&["s1"], &json!({}));
     // The client does not wait for its 101: its frames lie unread when it is shown out.

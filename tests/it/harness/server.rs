@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::process::{Child, ChildStderr, Command, ExitStatus, Output, Stdio};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 
@@ -93,7 +93,14 @@ impl Server {
     }
 
     /// Runs `command` in `folder` and waits for its `listening on` line.
-    pub(crate) fn launch(mut command: Command, folder: Arc<TempDir>) -> Self {
+    pub(crate) fn launch(command: Command, folder: Arc<TempDir>) -> Self {
+        let (mut server, pipe) = Self::launch_unread(command, folder);
+        server.stderr = collect(pipe);
+        server
+    }
+
+    /// The same, with nobody to read what it writes to standard error but the caller.
+    pub(crate) fn launch_unread(mut command: Command, folder: Arc<TempDir>) -> (Self, ChildStderr) {
         let mut child = command
             .current_dir(folder.path())
             .stdout(Stdio::piped())
@@ -101,7 +108,7 @@ impl Server {
             .spawn()
             .unwrap();
         let stdout = collect(child.stdout.take().unwrap());
-        let stderr = collect(child.stderr.take().unwrap());
+        let mut stderr = child.stderr.take().unwrap();
         let first_line = eventually("the `listening on` line", || {
             let text = stdout.lock().unwrap();
             let line = text.lines().next().filter(|_| text.contains('\n')).map(str::to_owned);
@@ -109,10 +116,11 @@ impl Server {
         });
         let Some(addr) = first_line.strip_prefix("listening on ").and_then(|s| s.parse().ok())
         else {
-            let said = stderr.lock().unwrap().clone();
+            let mut said = String::new();
+            stderr.read_to_string(&mut said).unwrap();
             panic!("the server did not say where it listens: {first_line:?}\n{said}");
         };
-        Self { child, addr, folder, stdout, stderr }
+        (Self { child, addr, folder, stdout, stderr: Arc::default() }, stderr)
     }
 
     pub(crate) fn addr(&self) -> SocketAddr {

@@ -1,0 +1,76 @@
+//! What a client can make grow has an end, and reaching it is an answer and not an accident.
+
+use serde_json::json;
+
+use crate::harness::{Client, Server, eventually, token};
+
+#[test]
+fn a_full_inbox_refuses_the_next_text_and_loses_none() {
+    let server = Server::start(&["s1"], &json!({}));
+    let mut client = server.subscribed("s1");
+    for n in 0..1025 {
+        client.queue(&json!({"type": "inject", "text": n.to_string()}));
+    }
+    client.flush();
+    assert!(client.expect_error("bad_frame").contains("inbox full"));
+    let turn = client.turn("now");
+    let injected: Vec<String> = turn
+        .iter()
+        .filter(|event| event.kind == "context/injected")
+        .map(|event| event.text().to_owned())
+        .collect();
+    // The wake itself found the inbox full or not; what was accepted before is there, in order.
+    assert_eq!(injected, (0..1024).map(|n| n.to_string()).collect::<Vec<_>>());
+}
+
+#[test]
+fn an_inbox_is_full_by_its_bytes_too() {
+    let server = Server::start(&["s1"], &json!({}));
+    let mut client = server.subscribed("s1");
+    let large = "x".repeat(1_000_000);
+    for _ in 0..9 {
+        client.steer(&large);
+    }
+    assert!(client.expect_error("bad_frame").contains("inbox full"));
+    let turn = client.turn("now");
+    let injected = turn.iter().filter(|event| event.kind == "context/injected").count();
+    assert_eq!(injected, 8, "8 MiB hold eight of these");
+}
+
+#[test]
+fn beyond_max_agents_it_is_internal_and_the_others_go_on() {
+    let server = Server::start(&["s1", "s2", "s3"], &json!({"max_agents": 2}));
+    let mut one = server.subscribed("s1");
+    let two = server.connect("s2");
+    let mut three = Client::knock(server.addr(), "s3", Some(&token("s3")));
+    assert!(three.expect_error("internal").contains("agent limit reached"));
+    three.expect_close(1011);
+    assert_eq!(one.turn("unharmed").last().unwrap().payload["status"], "completed");
+    two.cut();
+    eventually("a free place", || {
+        let mut client = Client::knock(server.addr(), "s3", Some(&token("s3")));
+        (client.frame()["type"] == "hello").then_some(())
+    });
+}
+
+#[test]
+fn twenty_thousand_subscribes_end_in_the_last_one() {
+    let server = Server::start(&["s1"], &json!({}));
+    let mut client = server.subscribed("s1");
+    let tip = client.turn("one two three four five six").last().unwrap().seq;
+    for n in 0..20_000 {
+        client.queue(&json!({"type": "subscribe", "from_seq": n % (tip + 1)}));
+    }
+    client.flush();
+    client.subscribe(tip);
+    client.wake("the end");
+    let mut last = client.event();
+    let mut seen = vec![last.clone()];
+    while last.seq <= tip || last.kind != "turn/end" {
+        last = client.event();
+        seen.push(last.clone());
+    }
+    let from_tip = seen.iter().rposition(|event| event.seq == tip).unwrap();
+    let seqs: Vec<u64> = seen[from_tip..].iter().map(|event| event.seq).collect();
+    assert_eq!(seqs, (tip..=last.seq).collect::<Vec<_>>());
+}
