@@ -143,6 +143,8 @@ pub const STALLED_READER_S: u64 = 600;
 pub const HEARTBEATS_MISSED_MAX: u64 = 3;
 /// How long a tool may take to end after SIGTERM before it gets SIGKILL.
 pub const TOOL_END_S: u64 = 2;
+/// How long an ending server waits for processes that it has killed.
+pub const TOOLS_KILLED_MS: u64 = 200;
 /// How much is kept of what a tool writes to standard error: its end.
 pub const TOOL_ERRORS_BYTES_MAX: usize = 4 * 1024;
 /// How much may stand in a pipe whose writer has ended: the kernel's bound for one that is not root's.

@@ -30,10 +30,10 @@ use crate::proto::ident::SessionId;
 use crate::proto::time::Wall;
 use crate::tool::ClosureTool;
 use crate::work::journal::{Journal, Sink};
+use crate::work::launcher::Launcher;
 use crate::work::names::Resolver;
 use crate::work::note::{Level, Note};
 use crate::work::pool::{Inbound, Pool};
-use crate::work::process;
 use crate::work::settings::Settings;
 use crate::work::{Control, Done, Job, Random, Worker};
 use files::{ConfigFiles, TokensFile};
@@ -196,7 +196,9 @@ impl Builder {
         }
         let descriptors = os::raise_fd_limit().map_err(StartError::System)?;
         let store = open_store(&config)?;
-        process::end_orphans(store.running())
+        let launcher = Arc::new(Launcher::new(&config.data_dir));
+        let orphans = launcher
+            .end_orphans()
             .map_err(|error| StartError::DataDir(config.data_dir.clone(), error))?;
         let ground = Ground::listen(config.listen).map_err(|error| match error.kind() {
             io::ErrorKind::AddrInUse => StartError::AddressInUse(config.listen),
@@ -207,7 +209,8 @@ impl Builder {
         let available = thread::available_parallelism().map_or(1, usize::from);
         let workers = config.workers.unwrap_or(available.max(WORKERS_DEFAULT_MIN));
         let pool = Pool::start(workers, &inbound, || {
-            Worker::new(Arc::clone(&store), wall_clock, Random::new(os::random))
+            let random = Random::new(os::random);
+            Worker::new(Arc::clone(&store), Arc::clone(&launcher), wall_clock, random)
         })
         .map_err(StartError::System)?;
         let resolver = Resolver::start(inbound.clone()).map_err(StartError::System)?;
@@ -218,7 +221,11 @@ impl Builder {
             .map(Arc::new)
             .map_err(|(provider, error)| StartError::Provider { provider, error })?;
         let mut files = TokensFile::default();
-        let (tokens, notes) = files.united(&config);
+        let (tokens, mut notes) = files.united(&config);
+        if orphans > 0 {
+            let note = Note::new(Level::Warn, "killed what an earlier server's tools had left");
+            notes.push(note.with("groups", orphans));
+        }
         let hub = Hub::new(options, settings, tokens, config.roles.clone());
         if config.resume_on_start {
             pool.submit(resume_all(&config.data_dir, inbound.clone()));

@@ -1,9 +1,10 @@
 //! `<data_dir>/running/`: which process groups of tools run, so that a server that was killed leaves
 //! none behind for good (design/log-format, "Tool processes and death").
 //!
-//! A record is one file, and holds the line of `/proc/PID/stat` that the process itself wrote there
-//! before it became its program: its number, its group and its start time are right, and there before
-//! anything of the tool runs. Nothing is synced: a record has to outlive this process, not the machine.
+//! A record is one file, in a directory for each server, and holds the line of `/proc/PID/stat` that the
+//! process itself wrote there before it became its program: its number, its group and its start time
+//! are right, and there before anything of the tool runs. Nothing is synced: a record has to outlive
+//! this process, not the machine.
 //!
 //! Knows no tool and ends nothing. Invariant: a group is an orphan only if its number, its session and
 //! the start times of what runs in it say that it is the one that was recorded; a number that was given
@@ -19,6 +20,8 @@ use std::path::{Path, PathBuf};
 #[derive(Debug)]
 pub struct Running {
     dir: PathBuf,
+    /// Where those of this process lie.
+    own: PathBuf,
 }
 
 /// One record. It stays when this is dropped: somebody may still have to look for that group.
@@ -28,18 +31,24 @@ pub struct Record {
 }
 
 impl Running {
-    /// The records under a data directory. The directory for them is made with the first one.
+    /// The records under a data directory. The directories for them are made with the first one.
     pub fn new(data_dir: &Path) -> Self {
-        Self { dir: data_dir.join(RUNNING) }
+        let dir = data_dir.join(RUNNING);
+        Self { own: dir.join(std::process::id().to_string()), dir }
+    }
+
+    /// Where the records of this process lie; their first word is the number of a group.
+    pub fn own_dir(&self) -> &Path {
+        &self.own
     }
 
     /// Makes an empty record under a name of its own, and the file for the process to write to.
     pub fn record(&self, name: u64) -> io::Result<(Record, File)> {
-        let path = self.dir.join(format!("{name:016x}"));
+        let path = self.own.join(format!("{name:016x}"));
         let new = || OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
         let file = match new() {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                DirBuilder::new().mode(0o700).recursive(true).create(&self.dir)?;
+                DirBuilder::new().mode(0o700).recursive(true).create(&self.own)?;
                 new()
             }
             opened => opened,
@@ -49,11 +58,11 @@ impl Running {
 
     /// The groups of an earlier server that are still there. To be asked under the lock.
     pub fn orphans(&self) -> io::Result<Vec<i32>> {
-        let records: Vec<Stat> = self
-            .records()?
-            .iter()
-            .filter_map(|path| Stat::parse(&fs::read_to_string(path).ok()?))
-            .collect();
+        let mut records = Vec::new();
+        for server in entries(&self.dir)? {
+            let lines = entries(&server)?.into_iter().filter_map(|r| fs::read_to_string(r).ok());
+            records.extend(lines.filter_map(|line| Stat::parse(&line)));
+        }
         if records.is_empty() {
             return Ok(Vec::new());
         }
@@ -63,15 +72,7 @@ impl Running {
 
     /// Removes every record.
     pub fn clear(&self) -> io::Result<()> {
-        self.records()?.iter().try_for_each(fs::remove_file)
-    }
-
-    fn records(&self) -> io::Result<Vec<PathBuf>> {
-        match fs::read_dir(&self.dir) {
-            Ok(entries) => entries.map(|entry| Ok(entry?.path())).collect(),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-            Err(error) => Err(error),
-        }
+        entries(&self.dir)?.iter().try_for_each(fs::remove_dir_all)
     }
 }
 
@@ -86,6 +87,8 @@ impl Record {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stat {
     process: i32,
+    /// One letter, such as `R`, or `Z` for a zombie.
+    state: char,
     group: i32,
     session: i32,
     /// In clock ticks since the machine started.
@@ -98,10 +101,11 @@ impl Stat {
         // The program's name, in parentheses, may hold anything, parentheses too.
         let (_, rest) = line.rsplit_once(") ")?;
         let mut fields = rest.split(' ');
-        let group = fields.nth(GROUP)?.parse().ok()?;
+        let state = fields.next()?.parse().ok()?;
+        let group = fields.nth(GROUP - STATE - 1)?.parse().ok().filter(|group| *group > 1)?;
         let session = fields.next()?.parse().ok()?;
         let start = fields.nth(START - SESSION - 1)?.parse().ok()?;
-        Some(Self { process, group, session, start })
+        Some(Self { process, state, group, session, start })
     }
 
     /// Whether the group of this record is among these processes. Its leader may be gone, and the
@@ -118,7 +122,16 @@ impl Stat {
     }
 }
 
-/// Every process that can be seen.
+/// What a directory holds; nothing if there is none.
+fn entries(dir: &Path) -> io::Result<Vec<PathBuf>> {
+    match fs::read_dir(dir) {
+        Ok(entries) => entries.map(|entry| Ok(entry?.path())).collect(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Every process that can be seen, but for those that have ended and that nobody has waited for yet.
 fn processes() -> io::Result<HashMap<i32, Stat>> {
     let mut processes = HashMap::new();
     for entry in fs::read_dir("/proc")? {
@@ -128,6 +141,7 @@ fn processes() -> io::Result<HashMap<i32, Stat>> {
         if is_process.is_some()
             && let Ok(line) = fs::read(path.join("stat"))
             && let Some(stat) = Stat::parse(&String::from_utf8_lossy(&line))
+            && !matches!(stat.state, 'Z' | 'X')
         {
             processes.insert(stat.process, stat);
         }
@@ -137,6 +151,7 @@ fn processes() -> io::Result<HashMap<i32, Stat>> {
 
 const RUNNING: &str = "running";
 /// Fields of a stat line, counted from the one after the name.
+const STATE: usize = 0;
 const GROUP: usize = 2;
 const SESSION: usize = 3;
 const START: usize = 19;
@@ -149,18 +164,26 @@ mod tests {
     #[test]
     fn a_stat_line_is_read_whatever_the_program_is_called() {
         let rest = "S 1 77 5 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 1 0 367348 17326080 3462";
-        let stat = Stat { process: 77, group: 77, session: 5, start: 367_348 };
+        let stat = Stat { process: 77, state: 'S', group: 77, session: 5, start: 367_348 };
         for name in ["cat", "a b", "x) S 1 2 3", "(", ""] {
             assert_eq!(Stat::parse(&format!("77 ({name}) {rest}\n")), Some(stat), "{name:?}");
         }
-        for line in ["", "77", "77 (cat) S 1 77", "x (cat) S 1 77 5 0", "77 (cat S 1 77 5 0"] {
+        for line in [
+            "",
+            "77",
+            "77 (cat) S 1 77",
+            "x (cat) S 1 77 5 0",
+            &format!("77 (cat) {}", rest.replacen("77", "1", 1)),
+            "77 (cat S 1 77 5 0",
+        ] {
             assert_eq!(Stat::parse(line), None, "{line:?}");
         }
     }
 
     #[test]
     fn only_the_group_that_was_recorded_is_an_orphan() {
-        let stat = |process, group, session, start| Stat { process, group, session, start };
+        let stat =
+            |process, group, session, start| Stat { process, state: 'S', group, session, start };
         let record = stat(70, 70, 5, 1000);
         for (processes, lives, why) in [
             (vec![], false, "nothing is left"),
@@ -195,6 +218,6 @@ mod tests {
         record.remove().expect("it is there");
         assert_eq!(running.orphans().expect("records"), [0; 0]);
         running.clear().expect("it can be cleared");
-        assert_eq!(running.records().expect("a directory").len(), 0);
+        assert!(entries(&running.dir).expect("a directory").is_empty());
     }
 }

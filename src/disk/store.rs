@@ -11,7 +11,6 @@ use super::api::{Disk, DiskFile, Open};
 use super::error::{ReadError, Stop, StoreError, is_no_space};
 use super::files::{Files, write_all_at};
 use super::read::{Cursor, Events, Piece};
-use super::running::Running;
 use super::turns;
 use crate::config::SyncMode;
 use crate::log::state::State;
@@ -52,7 +51,6 @@ pub struct Stats {
 pub struct Store {
     disk: Arc<dyn Disk>,
     sessions: PathBuf,
-    running: Running,
     options: LogOptions,
     latched: OnceLock<String>,
     stats: Stats,
@@ -74,8 +72,7 @@ impl Store {
             disk.sync_dir(data_dir)?;
         }
         let (latched, stats) = (OnceLock::new(), Stats::default());
-        let running = Running::new(data_dir);
-        Ok(Self { disk, sessions, running, options, latched, stats, _lock: lock })
+        Ok(Self { disk, sessions, options, latched, stats, _lock: lock })
     }
 
     /// Whether there is anything of a session.
@@ -124,11 +121,6 @@ impl Store {
     /// What has been stored so far.
     pub fn stats(&self) -> &Stats {
         &self.stats
-    }
-
-    /// The records of tools that run.
-    pub fn running(&self) -> &Running {
-        &self.running
     }
 
     pub(super) fn disk(&self) -> &dyn Disk {

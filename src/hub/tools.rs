@@ -7,7 +7,7 @@ use crate::conn::slab::Tag;
 use crate::proto::payload::Outcome;
 use crate::work::advance::Input;
 use crate::work::note::{Level, Note};
-use crate::work::process::Record;
+use crate::work::process::Trace;
 use crate::work::tools::{Launched, ToolJob};
 use crate::work::{Done, Job};
 
@@ -32,9 +32,9 @@ impl Hub {
     }
 
     /// Nothing is left of a tool's process group.
-    pub fn tool_over(&mut self, record: Record) {
+    pub fn tool_over(&mut self, trace: Trace) {
         self.groups -= 1;
-        self.orders.jobs.push(Job::Chore(Box::new(move || match record.remove() {
+        self.orders.jobs.push(Job::Chore(Box::new(move || match trace.remove() {
             Ok(()) => Vec::new(),
             Err(error) => {
                 let note = Note::new(Level::Warn, "record of a tool not removed");

@@ -6,7 +6,7 @@
 //! here with one deadline.
 //!
 //! Invariants: a process is reaped as soon as it has ended; after a time-out, a stop or the loss of its
-//! agent nothing of its group is left; its record is given back when its group is empty, not before.
+//! agent nothing of its group is left; its trace is given back when its group is empty, not before.
 
 mod streams;
 
@@ -19,7 +19,7 @@ use crate::limits::{
 use crate::proto::payload::Outcome;
 use crate::proto::time::Mono;
 use crate::tool::ending::{Ending, outcome};
-use crate::work::process::{Group, Process, Record};
+use crate::work::process::{Group, Process, Trace};
 use crate::work::tools::Launched;
 use mio::unix::SourceFd;
 use mio::{Interest, Registry};
@@ -33,13 +33,13 @@ pub(super) enum ChildEvent {
     /// The call of this agent has its result.
     Ended { agent: Tag, tag: u64, outcome: Outcome },
     /// Nothing is left of a group.
-    Over(Record),
+    Over(Trace),
 }
 
 /// All processes of tools.
 pub(super) struct Children {
     registry: Registry,
-    children: Slab<Child>,
+    processes: Slab<Child>,
     /// Groups that outlived the process they were made for.
     left: Vec<Left>,
     /// When it is looked again which of them are still there.
@@ -92,7 +92,7 @@ impl Children {
     pub(super) fn new(registry: Registry) -> Self {
         Self {
             registry,
-            children: Slab::default(),
+            processes: Slab::default(),
             left: Vec::new(),
             next_look: None,
             deadlines: BinaryHeap::new(),
@@ -105,6 +105,10 @@ impl Children {
     /// What has happened since it was last asked.
     pub(super) fn take_events(&mut self) -> Vec<ChildEvent> {
         std::mem::take(&mut self.events)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.processes.is_empty()
     }
 
     pub(super) fn ready_len(&self) -> usize {
@@ -133,12 +137,12 @@ impl Children {
     }
 
     fn tags(&self, of: impl Fn(&Child) -> bool) -> Vec<Tag> {
-        self.children.iter().filter(|(_, child)| of(child)).map(|(tag, _)| tag).collect()
+        self.processes.iter().filter(|(_, child)| of(child)).map(|(tag, _)| tag).collect()
     }
 
     fn watch(&mut self, launched: Launched, now: Mono) {
         let Launched { agent, tag: run, tool, args, process, pipes } = launched;
-        let tag = self.children.insert(Child {
+        let tag = self.processes.insert(Child {
             agent,
             run: Some(run),
             name: tool.name.clone(),
@@ -150,7 +154,7 @@ impl Children {
             due: None,
             listed: false,
         });
-        let child = self.children.get_mut(tag).expect("it was put there a line ago");
+        let child = self.processes.get_mut(tag).expect("it was put there a line ago");
         if let Err(error) = child.register(&self.registry, tag) {
             let outcome = Err(format!("{} cannot be watched: {error}", child.name));
             self.events.push(ChildEvent::Ended { agent, tag: run, outcome });
@@ -165,15 +169,15 @@ impl Children {
 
     /// The poll says that something may be possible on a process's pipes.
     pub(super) fn moved(&mut self, slot: u32) {
-        if let Some(tag) = self.children.tag_at(slot) {
+        if let Some(tag) = self.processes.tag_at(slot) {
             self.list(tag);
         }
     }
 
     /// The poll says that a process has ended.
     pub(super) fn ended(&mut self, slot: u32, now: Mono) {
-        let Some(tag) = self.children.tag_at(slot) else { return };
-        let Some(child) = self.children.get_mut(tag) else { return };
+        let Some(tag) = self.processes.tag_at(slot) else { return };
+        let Some(child) = self.processes.get_mut(tag) else { return };
         let kill_at = match child.phase {
             Phase::Running => None,
             Phase::Ending { kill_at } => Some(kill_at),
@@ -191,7 +195,7 @@ impl Children {
     }
 
     fn list(&mut self, tag: Tag) {
-        if let Some(child) = self.children.get_mut(tag)
+        if let Some(child) = self.processes.get_mut(tag)
             && !child.listed
         {
             child.listed = true;
@@ -202,7 +206,7 @@ impl Children {
     /// Gives the next ready process its share of a round.
     pub(super) fn serve_next(&mut self, buffer: &mut [u8], now: Mono) {
         let Some(tag) = self.ready.pop_front() else { return };
-        let Some(child) = self.children.get_mut(tag) else { return };
+        let Some(child) = self.processes.get_mut(tag) else { return };
         child.listed = false;
         let more = child.streams.exchange(buffer);
         match &mut child.phase {
@@ -224,7 +228,7 @@ impl Children {
     /// The process has ended, and what it wrote was taken.
     fn over(&mut self, tag: Tag, ending: Ending, kill_at: Option<Mono>, now: Mono) {
         self.report(tag, ending);
-        let Some(child) = self.children.remove(tag) else { return };
+        let Some(child) = self.processes.remove(tag) else { return };
         let mut left = Left { group: child.process.into_group(), kill_at };
         if self.stopping {
             left.end(now);
@@ -235,7 +239,7 @@ impl Children {
 
     /// Tells the outcome, if it is still wanted.
     fn report(&mut self, tag: Tag, ending: Ending) {
-        let Some(child) = self.children.get_mut(tag) else { return };
+        let Some(child) = self.processes.get_mut(tag) else { return };
         let (output, errors) = child.streams.take_kept();
         let Some(run) = child.run.take() else { return };
         let ending = if child.timed_out { Ending::TimedOut(child.timeout_s) } else { ending };
@@ -256,7 +260,7 @@ impl Children {
         {
             self.deadlines.pop();
             let tag = Tag { slot, generation };
-            let Some(child) = self.children.get_mut(tag) else { continue };
+            let Some(child) = self.processes.get_mut(tag) else { continue };
             if child.due != Some(due) {
                 continue;
             }
@@ -293,7 +297,7 @@ impl Children {
 
     /// SIGTERM now, SIGKILL later.
     fn end(&mut self, tag: Tag, now: Mono) {
-        let Some(child) = self.children.get_mut(tag) else { return };
+        let Some(child) = self.processes.get_mut(tag) else { return };
         if matches!(child.phase, Phase::Running) {
             let kill_at = now.add_s(TOOL_END_S);
             child.process.end();
@@ -307,7 +311,7 @@ impl Children {
 
     /// SIGKILL now. Nobody wants its outcome any more.
     fn kill(&mut self, tag: Tag, now: Mono) {
-        let Some(child) = self.children.get_mut(tag) else { return };
+        let Some(child) = self.processes.get_mut(tag) else { return };
         child.run = None;
         match &mut child.phase {
             Phase::Reaped { kill_at, .. } => *kill_at = Some(now),
@@ -320,7 +324,7 @@ impl Children {
     }
 
     fn set_due(&mut self, tag: Tag, due: Mono) {
-        if let Some(child) = self.children.get_mut(tag) {
+        if let Some(child) = self.processes.get_mut(tag) {
             child.due = Some(due);
             self.deadlines.push(Reverse((due, tag.slot, tag.generation)));
         }

@@ -89,3 +89,12 @@ impl Ground {
         self.signals.0.as_raw_fd()
     }
 }
+
+/// Whether an accept failed for want of descriptors or memory, which others may give back.
+pub(super) fn is_exhausted(error: &io::Error) -> bool {
+    const ENFILE: i32 = 23;
+    const EMFILE: i32 = 24;
+    const ENOBUFS: i32 = 105;
+    const ENOMEM: i32 = 12;
+    matches!(error.raw_os_error(), Some(ENFILE | EMFILE | ENOBUFS | ENOMEM))
+}

@@ -7,13 +7,13 @@
 
 use super::Chores;
 use super::child::{ChildEvent, Children};
-use super::ground::{Ground, LISTENER, SIGNALS, Source, WAKER, source, token};
+use super::ground::{Ground, LISTENER, SIGNALS, Source, WAKER, is_exhausted, source, token};
 use super::socket::{Socket, Sockets};
 use super::upstream::Upstreams;
 use crate::conn::ring::SLICES_MAX;
 use crate::conn::slab::Tag;
-use crate::hub::{Hub, Stage};
-use crate::limits::{ACCEPTS_PER_ROUND, ROUND_BYTES, WRITE_BYTES};
+use crate::hub::{Hub, Stage, ToolOrder};
+use crate::limits::{ACCEPTS_PER_ROUND, ROUND_BYTES, TOOLS_KILLED_MS, WRITE_BYTES};
 use crate::os;
 use crate::proto::time::Mono;
 use crate::work::journal::Journal;
@@ -109,19 +109,25 @@ impl Reactor {
         }
     }
 
-    /// Serves until it is told to stop.
+    /// Serves until it is told to stop. Nothing of a tool is left then.
     pub fn run(mut self) -> io::Result<Ended> {
         let mut events = Events::with_capacity(1024);
+        let ended = self.serve(&mut events);
+        self.kill_tools(&mut events);
+        ended
+    }
+
+    fn serve(&mut self, events: &mut Events) -> io::Result<Ended> {
         loop {
             let timeout = self.timeout();
-            if let Err(error) = self.poll.poll(&mut events, timeout)
+            if let Err(error) = self.poll.poll(events, timeout)
                 && error.kind() != ErrorKind::Interrupted
             {
                 return Err(error);
             }
             let now = self.now();
             self.hub.set_now(now);
-            for event in &events {
+            for event in &*events {
                 self.event(event);
             }
             if self.stops > 1 {
@@ -142,6 +148,24 @@ impl Reactor {
                     });
                 }
             }
+        }
+    }
+
+    /// Kills what runs and reaps it, which takes no time as a rule: a process that the kernel does not
+    /// let go of is left to whoever waits for this one.
+    fn kill_tools(&mut self, events: &mut Events) {
+        let now = self.now();
+        self.children.obey(ToolOrder::KillAll, now);
+        let until = now.add_ms(TOOLS_KILLED_MS);
+        while !self.children.is_empty() && self.now() < until {
+            let left = Duration::from_millis(until.since(self.now()));
+            if self.poll.poll(events, Some(left)).is_err() {
+                return;
+            }
+            for event in &*events {
+                self.event(event);
+            }
+            self.serve_tools();
         }
     }
 
@@ -310,7 +334,7 @@ impl Reactor {
                 ChildEvent::Ended { agent, tag, outcome } => {
                     self.hub.tool_ended(agent, tag, outcome);
                 }
-                ChildEvent::Over(record) => self.hub.tool_over(record),
+                ChildEvent::Over(trace) => self.hub.tool_over(trace),
             }
         }
     }
@@ -370,12 +394,16 @@ impl Reactor {
             self.upstreams.serve_next(&mut self.buffer, |agent| hub.wants_upstream(agent));
             self.hear_upstreams();
         }
+        self.serve_tools();
+        self.obey();
+    }
+
+    fn serve_tools(&mut self) {
         for _ in 0..self.children.ready_len() {
             let now = self.now();
             self.children.serve_next(&mut self.buffer, now);
         }
         self.hear_children();
-        self.obey();
     }
 
     fn read(&mut self, tag: Tag) {
@@ -462,13 +490,4 @@ impl Reactor {
             self.resting = false;
         }
     }
-}
-
-/// Whether an accept failed for want of descriptors or memory, which others may give back.
-fn is_exhausted(error: &io::Error) -> bool {
-    const ENFILE: i32 = 23;
-    const EMFILE: i32 = 24;
-    const ENOBUFS: i32 = 105;
-    const ENOMEM: i32 = 12;
-    matches!(error.raw_os_error(), Some(ENFILE | EMFILE | ENOBUFS | ENOMEM))
 }

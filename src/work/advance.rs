@@ -119,14 +119,14 @@ impl Worker {
             },
         };
         let inputs = std::mem::take(&mut job.inputs);
-        let run = Run::new(&job, body, &self.store, &mut self.random, self.clock, send);
+        let run = Run::new(&job, body, self, send);
         let home = run.run(inputs);
         send(Done::Home(home));
     }
 
     /// Opens the log and rebuilds from it what the agent is.
     fn open(&mut self, job: &Advance, send: &mut dyn FnMut(Done)) -> Result<Box<Agent>, Unopened> {
-        let Self { store, clock, random } = self;
+        let Self { store, clock, random, .. } = self;
         let create = job.create.then(|| (random.next_id(), clock()));
         let opened = store.open_session(&job.session, create).map_err(|error| match error {
             OpenError::Missing => Unopened::Missing,

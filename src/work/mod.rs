@@ -6,6 +6,7 @@
 pub mod advance;
 pub mod agent;
 pub mod journal;
+pub mod launcher;
 pub mod names;
 pub mod note;
 pub mod pool;
@@ -13,6 +14,7 @@ pub mod process;
 mod run;
 pub mod settings;
 pub mod tools;
+mod watchdog;
 
 use crate::agent::{Reply, Snapshot};
 use crate::config::{Config, Tokens};
@@ -25,6 +27,7 @@ use crate::proto::payload::Outcome;
 use crate::proto::time::{Mono, Wall};
 use advance::Advance;
 use agent::Agent;
+use launcher::Launcher;
 use note::Note;
 use std::sync::Arc;
 use tools::{Launched, ToolJob};
@@ -277,9 +280,10 @@ impl Job {
     }
 }
 
-/// What a worker has at hand: the store, the wall clock, and a source of random numbers.
+/// What a worker has at hand: the store, what starts tools, the wall clock, and a source of random numbers.
 pub struct Worker {
     store: Arc<Store>,
+    launcher: Arc<Launcher>,
     clock: fn() -> Wall,
     random: Random,
 }
@@ -320,8 +324,13 @@ impl Random {
 
 impl Worker {
     /// A worker on `store`.
-    pub fn new(store: Arc<Store>, clock: fn() -> Wall, random: Random) -> Self {
-        Self { store, clock, random }
+    pub fn new(
+        store: Arc<Store>,
+        launcher: Arc<Launcher>,
+        clock: fn() -> Wall,
+        random: Random,
+    ) -> Self {
+        Self { store, launcher, clock, random }
     }
 
     /// Runs one job to its end. Answers go up as soon as they stand, in order.

@@ -6,8 +6,9 @@
 
 use super::advance::{Advance, Input, NetEvent};
 use super::agent::{Agent, AskState, Asking};
+use super::launcher::Launcher;
 use super::note::{Level, Note};
-use super::{Done, Home, Published, Random, Upstream};
+use super::{Done, Home, Published, Random, Upstream, Worker};
 use crate::agent::history::History;
 use crate::agent::{
     ConnTag, Context, Effect, Input as Turn, Message, ModelEvent, Note as TurnNote, Output, Reply,
@@ -31,6 +32,7 @@ pub(super) struct Run<'a> {
     pub(super) job: &'a Advance,
     pub(super) body: Box<Agent>,
     pub(super) store: &'a Store,
+    pub(super) launcher: &'a Launcher,
     pub(super) random: &'a mut Random,
     pub(super) clock: fn() -> Wall,
     pub(super) send: &'a mut dyn FnMut(Done),
@@ -50,18 +52,17 @@ impl<'a> Run<'a> {
     pub(super) fn new(
         job: &'a Advance,
         mut body: Box<Agent>,
-        store: &'a Store,
-        random: &'a mut Random,
-        clock: fn() -> Wall,
+        worker: &'a mut Worker,
         send: &'a mut dyn FnMut(Done),
     ) -> Self {
         let held = body.held.take();
         Self {
             job,
             body,
-            store,
-            random,
-            clock,
+            store: &worker.store,
+            launcher: &worker.launcher,
+            random: &mut worker.random,
+            clock: worker.clock,
             send,
             held: held.is_some(),
             out: held.map(|held| *held).unwrap_or_default(),

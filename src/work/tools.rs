@@ -72,8 +72,7 @@ impl Run<'_> {
             }
             Some(Runs::Command(tool)) => {
                 let tool = Arc::clone(tool);
-                match Process::start(&tool, &self.job.session, &call.id, self.store.running(), tag)
-                {
+                match self.launcher.start(&tool, &self.job.session, &call.id, tag) {
                     Ok((process, pipes)) => {
                         let args = call.args;
                         let launched = Launched { agent, tag, tool, args, process, pipes };

@@ -118,6 +118,16 @@ fn a_parked_agent_leaves_memory_and_goes_on_with_the_verdict() {
     let before = events(&mut world, tag);
     assert_eq!(kinds(&before)[3..], ["assistant/message", "tool/call", "approval/requested"]);
     world.hub.evict_idle_for_test(tag);
+    let get = "GET /agents/s0 HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer t0\r\n\r\n";
+    let reader = world.dial(get.as_bytes());
+    world.settle();
+    let answer = world.peer(reader).text();
+    assert!(
+        answer.contains(r#""status":"parked","pending_approvals":[{"call_id":"id-m""#),
+        "{answer}"
+    );
+    assert_eq!(kinds(&events(&mut world, tag)), [""; 0], "asking changes nothing");
+    world.hub.evict_idle_for_test(tag);
     world.send(tag, r#"{"type":"approve","call_id":"id-m"}"#);
     world.settle();
     let after = events(&mut world, tag);

@@ -14,6 +14,7 @@ use crate::proto::time::{Mono, Wall};
 use crate::proto::ws::frame::Opcode;
 use crate::proto::ws::{Assembler, Item, Role, write_masked, write_masked_close};
 use crate::tool::ClosureTool;
+use crate::work::launcher::Launcher;
 use crate::work::note::Note;
 use crate::work::settings::Settings;
 use crate::work::{Job, Random, Worker};
@@ -99,7 +100,8 @@ impl World {
                 *byte = (seed >> 56) as u8;
             }
         });
-        let worker = Worker::new(Arc::new(store), || Wall(1_700_000_000_000_000), random);
+        let launcher = Arc::new(Launcher::new(Path::new("/data")));
+        let worker = Worker::new(Arc::new(store), launcher, || Wall(1_700_000_000_000_000), random);
         let mut options = Options::new(config, 64, 8);
         adjust(&mut options);
         let models = BTreeMap::from([("mine".to_owned(), provider)]);
@@ -235,6 +237,11 @@ pub(super) fn seq(frame: &str) -> u64 {
 }
 
 impl Peer {
+    /// What it has received that is no frame: the head and body of an answer.
+    pub(super) fn text(&self) -> String {
+        format!("{}{}", self.head, String::from_utf8_lossy(&self.raw))
+    }
+
     /// Takes apart what has come.
     fn look(&mut self) {
         if self.head.is_empty() {
