@@ -58,7 +58,11 @@ impl Hub {
             Err(why) => Log::Not(why),
         };
         let (client, waiting) = (entry.client, std::mem::take(&mut entry.waiting));
-        if let Some(tag) = client
+        // Nobody had asked for it to be made when the job left; by now somebody has.
+        let comes_late = entry.create && matches!(entry.log, Log::Not(Unopened::Missing));
+        if comes_late {
+            self.post(agent, Input::Clock);
+        } else if let Some(tag) = client
             && !was_open
         {
             if entry.tip().is_some() {

@@ -1,5 +1,6 @@
 //! The hub with everything around it played by the test.
 
+mod races;
 mod storage;
 mod tools;
 mod world;

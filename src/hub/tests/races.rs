@@ -1,0 +1,15 @@
+//! Two things that cross: what was decided before one of them is still right after the other.
+
+use super::world::{World, handshake, step};
+
+#[test]
+fn a_first_connection_is_served_though_somebody_was_just_told_that_there_is_no_session() {
+    let mut world = World::new(vec![step(&["x"])], |_| {});
+    let look = "GET /agents/s0 HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer t0\r\n\r\n";
+    let looks = world.dial(look.as_bytes());
+    let tag = world.dial(handshake(0, "t0").as_bytes());
+    world.settle();
+    assert!(world.peer(looks).head.starts_with("HTTP/1.1 404 "));
+    let frames = std::mem::take(&mut world.peer(tag).frames);
+    assert_eq!(frames, [r#"{"type":"hello","proto":1,"session_id":"s0","last_seq":0}"#]);
+}
