@@ -199,11 +199,14 @@ impl Conn {
         self.phase = Phase::Ending;
     }
 
-    /// Queues an error frame. The connection stays open.
+    /// Queues an error frame. The connection stays open; one that is closing gets none, as nothing
+    /// may follow its close frame (RFC 6455, 5.5.1).
     pub fn error(&mut self, code: ErrorCode, message: &str) {
-        let mut frame = Vec::new();
-        write_error(&mut frame, code, message);
-        self.protocol_frame(&frame);
+        if matches!(self.phase, Phase::Opening | Phase::Open(_)) {
+            let mut frame = Vec::new();
+            write_error(&mut frame, code, message);
+            self.protocol_frame(&frame);
+        }
     }
 
     /// Queues an error frame in place of everything else that waits, and closes with its code

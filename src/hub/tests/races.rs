@@ -1,6 +1,6 @@
 //! Two things that cross: what was decided before one of them is still right after the other.
 
-use super::world::{World, handshake, step};
+use super::world::{World, close_frame, frame, handshake, step};
 
 #[test]
 fn a_first_connection_is_served_though_somebody_was_just_told_that_there_is_no_session() {
@@ -12,4 +12,15 @@ fn a_first_connection_is_served_though_somebody_was_just_told_that_there_is_no_s
     assert!(world.peer(looks).head.starts_with("HTTP/1.1 404 "));
     let frames = std::mem::take(&mut world.peer(tag).frames);
     assert_eq!(frames, [r#"{"type":"hello","proto":1,"session_id":"s0","last_seq":0}"#]);
+}
+
+#[test]
+fn no_error_follows_the_close_frame_that_overtook_it() {
+    let mut world = World::new(vec![step(&["x"])], |_| {});
+    let tag = world.connect(0);
+    let cancel_and_close = [frame(r#"{"type":"cancel"}"#), close_frame()].concat();
+    world.bytes(tag, &cancel_and_close);
+    world.settle();
+    assert_eq!(world.peer(tag).close, Some(1000));
+    assert!(world.peer(tag).frames.is_empty());
 }
