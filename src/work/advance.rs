@@ -107,20 +107,25 @@ impl Worker {
     pub(super) fn advance(&mut self, mut job: Advance, send: &mut dyn FnMut(Done)) {
         let agent = job.agent;
         let body = match job.body.take() {
-            Some(body) => body,
-            None => match self.open(&job, send) {
-                Ok(body) => body,
-                Err(why) => {
-                    send(Done::Opened { agent, outcome: Err(why.clone()) });
-                    self.refuse(&job, &why, send);
-                    send(Done::Home(Home { agent, body: None, wake_at: None, again: false }));
-                    return;
-                }
-            },
+            Some(body) => Ok(body),
+            None => self.open(&job, send),
         };
-        let inputs = std::mem::take(&mut job.inputs);
-        let run = Run::new(&job, body, self, send);
-        let home = run.run(inputs);
+        let home = match body {
+            Ok(body) => {
+                let inputs = std::mem::take(&mut job.inputs);
+                let run = Run::new(&job, body, self, send);
+                run.run(inputs)
+            }
+            Err(why) => {
+                send(Done::Opened { agent, outcome: Err(why.clone()) });
+                self.refuse(&job, &why, send);
+                Home { agent, body: None, wake_at: None, again: false }
+            }
+        };
+        // Whichever call ran into it, here or in another job.
+        if let Some(reason) = self.store.latched() {
+            send(Done::Latched { reason });
+        }
         send(Done::Home(home));
     }
 

@@ -259,19 +259,14 @@ impl<'a> Run<'a> {
     }
 
     /// Saves texts that wait, appends the batch, publishes it, and releases its effects. False when
-    /// the disk has no space: then the batch is held, whole or what is left of it.
+    /// the disk does not take it: then the batch is held, whole or what is left of it.
     fn append(&mut self) -> bool {
         if !self.out.replies.is_empty() {
             let replies = std::mem::take(&mut self.out.replies);
             (self.send)(Done::Replies(replies));
         }
-        match self.append_events() {
-            Ok(()) => {}
-            Err(AppendError::NoSpace { .. } | AppendError::Unopened { .. }) => return false,
-            Err(AppendError::Latched(reason)) => {
-                (self.send)(Done::Latched { reason });
-                return false;
-            }
+        if self.append_events().is_err() {
+            return false;
         }
         self.batches += 1;
         self.out_bytes = 0;

@@ -1,6 +1,6 @@
 //! A disk that is full, and one that fails, as clients see it (design/log-format, "Failures").
 
-use super::world::{WAKE, World, seq, step, subscribe};
+use super::world::{WAKE, World, handshake, seq, step, subscribe};
 use crate::conn::slab::Tag;
 use crate::hub::Stage;
 
@@ -148,4 +148,16 @@ fn a_failed_sync_ends_the_server_and_nothing_of_that_batch_was_seen() {
     assert!(world.hub.latched().is_some());
     world.hub.stage_tick();
     assert_eq!(world.hub.stage(), Stage::Over);
+}
+
+#[test]
+fn a_sync_that_fails_when_a_log_is_opened_ends_the_server_too() {
+    let mut world = World::new(vec![step(&["a"])], |_| {});
+    world.disk.faults(|faults| faults.syncs_fail = 1);
+    let tag = world.dial(handshake(0, "t0").as_bytes());
+    world.settle();
+    let (frame, close) = error(&mut world, tag);
+    assert!(frame.starts_with(r#"{"type":"error","code":"internal""#), "{frame}");
+    assert_eq!(close, Some(1011));
+    assert!(world.hub.latched().is_some());
 }
