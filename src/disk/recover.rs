@@ -278,10 +278,12 @@ impl Judged {
             crc: prefix.crc,
             attested: self.found.attested,
         };
+        // The header of a segment of which nothing is attested may never have reached the disk.
+        let is_attested = end.attested >= end.next && end.attested > end.base;
         let heal = Heal {
             file_bytes: self.found.bytes,
             cut: prefix.bytes,
-            rewrite_from: if end.attested < end.next { prefix.unattested_from } else { end.bytes },
+            rewrite_from: if is_attested { end.bytes } else { prefix.unattested_from },
         };
         SessionLog {
             shape: Shape::new(session.clone()),
@@ -341,6 +343,10 @@ impl Heal {
             }
             read.map_err(Stop::Unopened)?;
             store.sync_data(file, &path)?;
+            if self.rewrite_from == 0 {
+                // Nor is it known whether the segment's name ever got there.
+                store.sync_dir(&store.files().dir(session))?;
+            }
         }
         Ok(())
     }

@@ -59,7 +59,8 @@ pub struct Prefix {
     pub last_event: Option<Mark>,
     /// The checksum of the last line.
     pub crc: Crc,
-    /// Where the lines begin that no line attests: those whose seq is `attested` or above.
+    /// Where the lines begin that no line attests: those whose seq is `attested` or above, and the
+    /// header with them as long as nothing behind it attests an event of this segment.
     pub unattested_from: u64,
 }
 
@@ -178,7 +179,6 @@ impl Scan {
                 Some(header) => {
                     self.found.attested = sealed.ack;
                     self.extend_prefix(sealed, end);
-                    self.found.prefix.unattested_from = end;
                     seen(Item::Header(&header));
                     self.found.header = Some(header);
                 }
@@ -435,7 +435,8 @@ mod tests {
         let two = header.len() + first.len();
         let three = two + second.len();
         for (lines, from) in [
-            (vec![first.clone()], header.len()),
+            (vec![], 0),
+            (vec![first.clone()], 0),
             (vec![first.clone(), second.clone()], two),
             (vec![first.clone(), second.clone(), event(2, 1)], two),
             (vec![first.clone(), second.clone(), event(2, 2)], three),

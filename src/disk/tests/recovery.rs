@@ -261,6 +261,21 @@ fn what_a_failed_sync_marked_clean_is_written_again_before_it_is_shown() {
 }
 
 #[test]
+fn a_header_that_a_failed_sync_marked_clean_is_written_again_too() {
+    for seed in 0..50 {
+        let disk = SimDisk::new(seed);
+        let store = store_on(&disk, ALWAYS);
+        disk.faults(|faults| faults.syncs_fail = 1);
+        assert!(matches!(store.open_session(&session(), CREATE), Err(OpenError::Io(_))));
+        let disk = disk.kill();
+        let store = store_on(&disk, ALWAYS);
+        let mut log = store.open_session(&session(), CREATE).unwrap().log;
+        log.append(&store, &[chunk(1, "a")], AT).unwrap();
+        assert_eq!(reopen(&disk.crash(), ALWAYS).2.len(), 2, "seed {seed}");
+    }
+}
+
+#[test]
 fn a_log_that_was_stopped_cleanly_is_opened_without_a_write() {
     let disk = SimDisk::new(1);
     let store = store_on(&disk, ALWAYS);
