@@ -20,7 +20,7 @@ use crate::log::Shape;
 use crate::model::{Action, Call, Net, Provider, Request};
 use crate::proto::command::Command;
 use crate::proto::event::ErrorCode;
-use crate::proto::ident::ModelSpec;
+use crate::proto::ident::{EventId, ModelSpec};
 use crate::proto::payload::TurnStatus;
 use crate::proto::time::Wall;
 
@@ -41,8 +41,9 @@ pub(super) struct Run<'a> {
     out: Output,
     /// Bytes of text in `out.events`, roughly: what bounds a batch.
     out_bytes: usize,
-    /// Whoever sent a text in this job: to be told when there is no space to keep it.
-    injectors: Vec<ConnTag>,
+    /// Texts that went into the inbox in this job, by the ids of their events, and who sent them: to
+    /// be told when there is no space to keep them.
+    injectors: Vec<(EventId, Option<ConnTag>)>,
     /// The provider connection was given up during this job: what came from it is stale.
     deaf: bool,
     batches: u32,
@@ -97,10 +98,11 @@ impl<'a> Run<'a> {
     fn input(&mut self, input: Input) {
         match input {
             Input::Command { from, command } => {
-                if let (Some(from), Command::Inject { .. }) = (from, &command) {
-                    self.injectors.push(from);
-                }
+                let before = self.newest_unsaved();
                 self.turn(Turn::Command { from, command });
+                if let Some(id) = self.newest_unsaved().filter(|id| Some(*id) != before) {
+                    self.injectors.push((id, from));
+                }
             }
             Input::Resume => self.turn(Turn::Resume),
             Input::Net(event) => {
@@ -143,11 +145,7 @@ impl<'a> Run<'a> {
                 self.turn(Turn::Command { from, command });
                 self.stop_asking();
             }
-            Input::Command { from: Some(to), .. } => self.refuse(to),
-            Input::Command { from: None, .. } => {
-                let note = Note::new(Level::Warn, "text refused: storage full");
-                (self.send)(Done::Notes(vec![note.about(&self.job.session)]));
-            }
+            Input::Command { from, .. } => self.refuse(from),
             Input::Read(_) | Input::Snapshot { .. } => self.input(input),
             Input::Net(_) | Input::Tool { .. } | Input::Clock | Input::Resume => {
                 self.body.deferred.push(input);
@@ -156,9 +154,22 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn refuse(&mut self, to: ConnTag) {
-        let message = "storage full".to_owned();
-        (self.send)(Done::Replies(vec![Reply { to, code: ErrorCode::Internal, message }]));
+    /// Tells a connection, or the operator where a frame has none, that it was not accepted.
+    fn refuse(&mut self, from: Option<ConnTag>) {
+        (self.send)(match from {
+            Some(to) => {
+                let message = "storage full".to_owned();
+                Done::Replies(vec![Reply { to, code: ErrorCode::Internal, message }])
+            }
+            None => {
+                let note = Note::new(Level::Warn, "text refused: storage full");
+                Done::Notes(vec![note.about(&self.job.session)])
+            }
+        });
+    }
+
+    fn newest_unsaved(&self) -> Option<EventId> {
+        self.body.machine.unsaved_inbox().last().map(|text| text.id)
     }
 
     /// Gives the turn machine one input.
@@ -310,10 +321,13 @@ impl<'a> Run<'a> {
                 Ok(()) => self.body.machine.mark_saved(),
                 Err(AppendError::Latched(reason)) => return Err(AppendError::Latched(reason)),
                 Err(_) => {
-                    // They are not accepted after all, and their senders learn it.
+                    // They are not accepted after all, and their senders learn it; a text that a
+                    // step of the held batch took in is accepted.
                     self.body.machine.drop_unsaved();
-                    for to in std::mem::take(&mut self.injectors) {
-                        self.refuse(to);
+                    for (id, from) in std::mem::take(&mut self.injectors) {
+                        if unsaved.iter().any(|entry| entry.id == id) {
+                            self.refuse(from);
+                        }
                     }
                 }
             }

@@ -1,8 +1,9 @@
 //! A disk that is full, and one that fails, as clients see it (design/log-format, "Failures").
 
-use super::world::{WAKE, World, handshake, seq, step, subscribe};
+use super::world::{WAKE, World, handshake, seq, session, step, subscribe};
 use crate::conn::slab::Tag;
 use crate::hub::Stage;
+use crate::work::note::Note;
 
 fn fill(world: &World) {
     world.disk.faults(|faults| faults.space = Some(0));
@@ -127,6 +128,28 @@ fn a_steer_that_cannot_be_kept_is_refused_and_not_used_later() {
     world.send(again, &subscribe(0));
     world.settle();
     assert!(world.peer(again).frames.iter().all(|frame| !frame.contains("lost")));
+}
+
+#[test]
+fn only_a_text_that_cannot_be_kept_is_refused_and_not_the_one_that_began_a_turn_beside_it() {
+    let mut world = World::new(vec![step(&["a"])], |_| {});
+    let tag = world.connect(0);
+    world.send(tag, r#"{"type":"cancel"}"#);
+    for (text, wake) in [("begins", true), ("steers", false)] {
+        world.hub.inject(&session(0), text.to_owned(), wake);
+    }
+    fill(&world);
+    world.settle();
+    let refused = |note: &&Note| note.event == "text refused: storage full";
+    assert_eq!(world.notes.iter().filter(refused).count(), 1);
+    free(&world);
+    world.pass(1000);
+    world.settle();
+    world.peer(tag).frames.clear();
+    world.send(tag, &subscribe(0));
+    world.settle();
+    let says = |text: &str| world.peers[&tag].frames.iter().any(|frame| frame.contains(text));
+    assert!(says("begins") && !says("steers"));
 }
 
 #[test]
