@@ -270,7 +270,7 @@ impl Job {
     }
 
     /// What to answer when the job dies of a panic.
-    pub(crate) fn on_panic(&self) -> Done {
+    pub fn on_panic(&self) -> Done {
         match self {
             Self::Advance(job) => Done::Panicked { agent: Some(job.agent), readers: job.readers() },
             Self::Tool(job) => job.panicked(),
