@@ -81,9 +81,11 @@ impl Store {
             None => self.begin(session)?,
         };
         let torn = log.heal.as_ref().and_then(|heal| heal.torn(log.end.base)).or(buried);
-        match log.ready(self) {
-            Ok(()) | Err(Stop::NoSpace) => {}
-            Err(stop) => return Err(stop.into()),
+        if log.heal.as_ref().is_some_and(|heal| !heal.can_wait) {
+            match log.ready(self) {
+                Ok(()) | Err(Stop::NoSpace) => {}
+                Err(stop) => return Err(stop.into()),
+            }
         }
         if log.end.next == 0 {
             let Some((id, at)) = create else { return Err(OpenError::Missing) };
@@ -278,12 +280,13 @@ impl Judged {
             crc: prefix.crc,
             attested: self.found.attested,
         };
-        // The header of a segment of which nothing is attested may never have reached the disk.
+        let (file_bytes, cut) = (self.found.bytes, prefix.bytes);
         let is_attested = end.attested >= end.next && end.attested > end.base;
         let heal = Heal {
-            file_bytes: self.found.bytes,
-            cut: prefix.bytes,
-            rewrite_from: if is_attested { end.bytes } else { prefix.unattested_from },
+            file_bytes,
+            cut,
+            rewrite_from: prefix.unattested_from,
+            can_wait: is_attested && file_bytes == cut,
         };
         SessionLog {
             shape: Shape::new(session.clone()),
@@ -306,6 +309,9 @@ pub(super) struct Heal {
     cut: u64,
     /// What stands from here to `cut` is attested by nothing.
     rewrite_from: u64,
+    /// That is no event, only the line that attests them all: it is written again with the next
+    /// append and synced with it. An open without an append writes nothing.
+    can_wait: bool,
 }
 
 impl Heal {
@@ -342,7 +348,9 @@ impl Heal {
                 return Err(stop);
             }
             read.map_err(Stop::Unopened)?;
-            store.sync_data(file, &path)?;
+            if !self.can_wait {
+                store.sync_data(file, &path)?;
+            }
             if self.rewrite_from == 0 {
                 // Nor is it known whether the segment's name ever got there.
                 store.sync_dir(&store.files().dir(session))?;

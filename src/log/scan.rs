@@ -59,8 +59,8 @@ pub struct Prefix {
     pub last_event: Option<Mark>,
     /// The checksum of the last line.
     pub crc: Crc,
-    /// Where the lines begin that no line attests: those whose seq is `attested` or above, and the
-    /// header with them as long as nothing behind it attests an event of this segment.
+    /// Where the lines begin that no line attests: those whose seq is `attested` or above, the attest
+    /// line that says so, and the header as long as nothing attests an event of this segment.
     pub unattested_from: u64,
 }
 
@@ -189,7 +189,7 @@ impl Scan {
         let next = self.found.prefix.next;
         if sealed.body.is_empty() {
             if contiguous {
-                self.attest(sealed.ack, next, end);
+                self.attest(sealed.ack, next, offset);
                 self.extend_prefix(sealed, end);
             } else {
                 self.found.attested = self.found.attested.max(sealed.ack);
@@ -440,8 +440,8 @@ mod tests {
             (vec![first.clone(), second.clone()], two),
             (vec![first.clone(), second.clone(), event(2, 1)], two),
             (vec![first.clone(), second.clone(), event(2, 2)], three),
-            (vec![first.clone(), attest(1)], two + 40),
-            (vec![first.clone(), attest(1), second.clone()], two + 40),
+            (vec![first.clone(), attest(1)], two),
+            (vec![first.clone(), attest(1), second.clone()], two),
         ] {
             let text = [header.clone(), lines.concat()].concat();
             assert_eq!(scan(&[&text]).0.prefix.unattested_from, from as u64);

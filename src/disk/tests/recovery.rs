@@ -276,6 +276,27 @@ fn a_header_that_a_failed_sync_marked_clean_is_written_again_too() {
 }
 
 #[test]
+fn an_attest_line_that_a_failed_sync_marked_clean_costs_nothing_that_stands_behind_it() {
+    for (seed, at_open) in (0..50).flat_map(|seed| [(seed, true), (seed, false)]) {
+        let disk = SimDisk::new(seed);
+        let store = store_on(&disk, ALWAYS);
+        let mut log = store.open_session(&session(), CREATE).unwrap().log;
+        log.attest(&store);
+        disk.faults(|faults| faults.syncs_fail = 1);
+        if at_open {
+            assert!(matches!(store.open_session(&session(), None), Err(OpenError::Io(_))));
+        } else {
+            log.append(&store, &[chunk(1, "a")], AT).unwrap_err();
+        }
+        let disk = disk.kill();
+        let (store, mut opened, _) = reopen(&disk, ALWAYS);
+        opened.log.append(&store, &[chunk(2, "b")], AT).unwrap();
+        let shown = read_all(&store, 0, opened.log.tip()).unwrap();
+        assert_eq!(reopen(&disk.crash(), ALWAYS).2.concat(), shown, "seed {seed}, {at_open}");
+    }
+}
+
+#[test]
 fn a_log_that_was_stopped_cleanly_is_opened_without_a_write() {
     let disk = SimDisk::new(1);
     let store = store_on(&disk, ALWAYS);
