@@ -272,10 +272,7 @@ impl<'a> Run<'a> {
     /// Saves texts that wait, appends the batch, publishes it, and releases its effects. False when
     /// the disk does not take it: then the batch is held, whole or what is left of it.
     fn append(&mut self) -> bool {
-        if !self.out.replies.is_empty() {
-            let replies = std::mem::take(&mut self.out.replies);
-            (self.send)(Done::Replies(replies));
-        }
+        self.reply();
         if self.append_events().is_err() {
             return false;
         }
@@ -299,6 +296,14 @@ impl<'a> Run<'a> {
             }
         }
         true
+    }
+
+    /// Answers those who are told of errors: that waits for no disk.
+    fn reply(&mut self) {
+        if !self.out.replies.is_empty() {
+            let replies = std::mem::take(&mut self.out.replies);
+            (self.send)(Done::Replies(replies));
+        }
     }
 
     fn append_events(&mut self) -> Result<(), AppendError> {
@@ -427,6 +432,7 @@ impl<'a> Run<'a> {
 
     fn home(mut self, stalled: bool) -> Home {
         if stalled {
+            self.reply();
             self.body.held = Some(Box::new(std::mem::take(&mut self.out)));
         }
         let (wake_at, again) = match self.body.asking.as_ref().map(|asking| asking.state) {
