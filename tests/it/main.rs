@@ -27,6 +27,7 @@ mod roles;
 mod scripted;
 mod server_log;
 mod shutdown;
+mod sim;
 mod slow_reader;
 mod storm;
 mod supersede;

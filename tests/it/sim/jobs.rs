@@ -1,0 +1,378 @@
+//! Workers and what they say: a job is run whole, and heard of in as many pieces as chance wants.
+//! What it says is held against the disk and against what was sent, before anybody hears of it.
+
+use super::life::Flight;
+use super::provider::Intended;
+use super::record::Record;
+use super::strict::{self, Said};
+use super::texts::Fate;
+use super::world::World;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use terret_ws::agent::ConnTag;
+use terret_ws::conn::slab::Tag;
+use terret_ws::disk::ReadError;
+use terret_ws::proto::command::Command;
+use terret_ws::proto::event::ErrorCode;
+use terret_ws::work::advance::{Advance, Input};
+use terret_ws::work::{Done, Job, Unopened, Upstream};
+
+/// What an agent's job was given, as far as it matters afterwards.
+struct Given {
+    session: usize,
+    texts: Vec<(Option<ConnTag>, String)>,
+    /// Frames of each connection that may be refused.
+    refusable: BTreeMap<(u32, u32), usize>,
+    verdicts: bool,
+    cancels: bool,
+    /// Texts that were in the log before.
+    spoken: usize,
+}
+
+/// What it came to.
+#[derive(Default)]
+struct Outcome {
+    /// Something failed, and what is stored is not known.
+    failed: bool,
+    /// The log could not be opened.
+    unopened: bool,
+    stalled: bool,
+    refusals: BTreeMap<(u32, u32), usize>,
+    full: BTreeSet<(u32, u32)>,
+}
+
+impl World {
+    /// A worker runs one of the jobs that are next.
+    pub(super) fn run_some_job(&mut self) {
+        let may = self.life.jobs.len().min(self.plan.workers);
+        if may == 0 {
+            return;
+        }
+        let place = self.random.below(may);
+        let job = self.life.jobs.remove(place).expect("it is there");
+        self.run_job(job);
+    }
+
+    pub(super) fn run_job(&mut self, job: Job) {
+        let given = match &job {
+            Job::Advance(advance) => Some(self.given(advance)),
+            _ => None,
+        };
+        let on_panic = job.on_panic();
+        let is_tool = matches!(job, Job::Tool(_));
+        self.trace.say(|| format!("job: {}", describe(&job)));
+        let mut dones = VecDeque::new();
+        let worker = self.life.worker.as_mut().expect("the process lives");
+        let run = AssertUnwindSafe(|| worker.run(job, &mut |done| dones.push_back(done)));
+        if let Err(panic) = catch_unwind(run) {
+            if !panic.is::<Intended>() {
+                resume_unwind(panic);
+            }
+            // A tool that panics costs nobody anything but its call's result.
+            self.life.troubled |= !is_tool;
+            dones.push_back(on_panic);
+        }
+        for done in &dones {
+            self.trace.say(|| format!("  says {}", describe_done(done)));
+        }
+        self.check_reads(&dones);
+        if let Some(given) = &given {
+            self.account(given, &dones);
+        }
+        let session = given.map(|given| given.session);
+        self.life.flights.push(Flight { session, dones });
+    }
+
+    fn given(&mut self, advance: &Advance) -> Given {
+        let agent = advance.agent;
+        let session = self.records.iter().position(|record| record.id == advance.session);
+        let session = session.expect("only sessions of this world are advanced");
+        self.life.agents.insert((agent.slot, agent.generation), session);
+        let mut given = Given {
+            session,
+            texts: Vec::new(),
+            refusable: BTreeMap::new(),
+            verdicts: false,
+            cancels: false,
+            spoken: self.records[session].spoken.len(),
+        };
+        for input in &advance.inputs {
+            let Input::Command { from, command } = input else { continue };
+            match command {
+                Command::Inject { text, .. } => given.texts.push((*from, text.clone())),
+                Command::Approve { .. } | Command::Deny { .. } => given.verdicts = true,
+                Command::Cancel { .. } => given.cancels = true,
+                _ => {}
+            }
+            if let (Some(from), false) = (from, matches!(command, Command::Cancel { .. })) {
+                *given.refusable.entry((from.slot, from.generation)).or_default() += 1;
+            }
+        }
+        given
+    }
+
+    fn check_reads(&self, dones: &VecDeque<Done>) {
+        for done in dones {
+            match done {
+                Done::Piece { outcome: Err(ReadError::Damaged(place)), .. } => {
+                    panic!("nothing was damaged: {place}")
+                }
+                Done::Piece { outcome: Err(ReadError::Io(error)), .. } => {
+                    assert!(self.life.troubled, "nothing was wrong with the disk: {error}");
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Holds what an agent's job said against what was promised, and takes note of what it promises.
+    fn account(&mut self, given: &Given, dones: &VecDeque<Done>) {
+        let mut outcome = Outcome { failed: self.life.has_lost_power(), ..Outcome::default() };
+        let mut requests = self.brain.heard();
+        let mut heard = Vec::new();
+        for done in dones {
+            let record = &mut self.records[given.session];
+            match done {
+                Done::Opened { outcome: Ok(tip), .. } => record.opened(&self.life.disk, tip.seq),
+                Done::Opened { outcome: Err(why), .. } => self.check_unopened(why),
+                Done::Events(published) => {
+                    record.promise(published.first, &published.lines);
+                    assert_eq!(published.tip.seq + 1, record.len());
+                    assert_eq!(published.first + published.count, record.len());
+                }
+                Done::Replies(replies) => {
+                    for reply in replies {
+                        let to = (reply.to.slot, reply.to.generation);
+                        match reply.code {
+                            ErrorCode::Internal => *outcome.refusals.entry(to).or_default() += 1,
+                            ErrorCode::BadFrame => drop(outcome.full.insert(to)),
+                            ErrorCode::NotRunning => assert!(given.cancels, "{reply:?}"),
+                            ErrorCode::StaleCall | ErrorCode::Unsupported => {
+                                assert!(given.verdicts, "{reply:?}");
+                            }
+                            code => panic!("{code:?} is not an agent's to say"),
+                        }
+                    }
+                }
+                Done::Upstream { command: Upstream::Connect { request, .. }, .. } => {
+                    let end = request.windows(4).position(|four| four == b"\r\n\r\n");
+                    let body = &request[end.expect("a request has a head") + 4..];
+                    heard.push(Said::of_request(body));
+                }
+                Done::Home(home) => match &home.body {
+                    Some(body) => outcome.stalled = body.is_stalled(),
+                    None => outcome.unopened = true,
+                },
+                Done::Panicked { .. } | Done::Latched { .. } => outcome.failed = true,
+                _ => {}
+            }
+        }
+        for request in &mut requests {
+            heard.push(std::mem::take(&mut request.messages));
+            self.check_fresh(given.session, &request.fresh, heard.last().unwrap());
+        }
+        for messages in &heard {
+            self.check_heard(given, messages);
+        }
+        self.judge_texts(given, &outcome);
+        let record = &mut self.records[given.session];
+        if !outcome.failed && !outcome.unopened {
+            record.compare(&self.life.disk);
+            record.check_kept(&self.life.disk);
+        }
+    }
+
+    fn check_unopened(&self, why: &Unopened) {
+        match why {
+            Unopened::Missing => {}
+            Unopened::Damaged { place, .. } => panic!("nothing was damaged: {place}"),
+            Unopened::Failed { reason } => {
+                assert!(self.life.troubled, "nothing was wrong with the disk: {reason}");
+            }
+        }
+    }
+
+    /// Decides what is owed to the texts that a job was given.
+    fn judge_texts(&mut self, given: &Given, outcome: &Outcome) {
+        let record = &mut self.records[given.session];
+        if outcome.failed {
+            for (_, text) in &given.texts {
+                if record.texts.fate(text) != Some(Fate::Logged) {
+                    record.texts.settle(text, Fate::Doubtful);
+                }
+            }
+            return;
+        }
+        let inbox = record.inbox(&self.life.disk);
+        let fate = |text: &str| match (outcome.stalled, inbox.contains(text)) {
+            (true, false) => Fate::Held,
+            _ => Fate::Kept,
+        };
+        let held: Vec<String> =
+            record.texts.that(|text| text.fate == Fate::Held).map(str::to_owned).collect();
+        for text in held {
+            record.texts.settle(&text, fate(&text));
+        }
+        for (from, text) in &given.texts {
+            if record.texts.fate(text) == Some(Fate::Logged) {
+                continue;
+            }
+            let fate = match from.map(|from| (from.slot, from.generation)) {
+                _ if outcome.unopened => Fate::Refused,
+                // Nobody is told; it is in the server's log.
+                None if self.life.troubled => Fate::Doubtful,
+                None => fate(text),
+                Some(from) => {
+                    let refusals = outcome.refusals.get(&from).copied().unwrap_or_default();
+                    if refusals > 0 && refusals == given.refusable[&from] {
+                        Fate::Refused
+                    } else if refusals > 0 || outcome.full.contains(&from) {
+                        Fate::Doubtful
+                    } else {
+                        fate(text)
+                    }
+                }
+            };
+            record.texts.settle(text, fate);
+        }
+    }
+
+    /// What a step took in stands in its request, at the end.
+    fn check_fresh(&self, session: usize, fresh: &[String], messages: &[Said]) {
+        let Some(last) = fresh.last() else { return };
+        let Some(Said::User(text)) = messages.last() else {
+            panic!("{}: a step took in {last:?} and asks otherwise", self.records[session].id)
+        };
+        let said = if last.is_empty() { "(no text)" } else { last };
+        assert!(text.ends_with(said), "{last:?} is not what is asked: {text:?}");
+    }
+
+    /// A request keeps to the rules of providers, and holds every text of the log up to some point,
+    /// each once, in order.
+    fn check_heard(&self, given: &Given, messages: &[Said]) {
+        strict::check(messages);
+        let record = &self.records[given.session];
+        let users: Vec<&String> = messages
+            .iter()
+            .filter_map(|message| match message {
+                Said::User(text) => Some(text),
+                _ => None,
+            })
+            .collect();
+        let is_asked = |text: &str| users.iter().filter(|user| user.contains(text)).count();
+        let spoken: Vec<usize> = record.spoken.iter().map(|(_, text)| is_asked(text)).collect();
+        let twice = spoken.iter().position(|&times| times > 1);
+        assert!(twice.is_none(), "asked twice: {:?}", twice.map(|place| &record.spoken[place]));
+        if self.plan.config.history_bytes < 1 << 20 {
+            return;
+        }
+        let asked = spoken.iter().take_while(|&&times| times == 1).count();
+        assert!(asked >= given.spoken.min(record.spoken.len()), "not all is asked: {spoken:?}");
+        assert!(spoken[asked..].iter().all(|&times| times == 0), "a gap: {spoken:?}");
+    }
+
+    /// The reactor hears one answer, or all of a job's.
+    pub(super) fn hear_something(&mut self) {
+        if self.life.flights.is_empty() {
+            return;
+        }
+        let place = self.random.below(self.life.flights.len());
+        let all = self.random.chance(50);
+        while self.hear(place) && all {}
+    }
+
+    /// The reactor hears the next answer of a job; false if that was the last.
+    pub(super) fn hear(&mut self, place: usize) -> bool {
+        let flight = &mut self.life.flights[place];
+        let (session, done) = (flight.session, flight.dones.pop_front());
+        let over = flight.dones.is_empty();
+        if over {
+            self.life.flights.swap_remove(place);
+        }
+        let Some(done) = done else { return false };
+        self.trace.say(|| format!("heard: {}", describe_done(&done)));
+        match &done {
+            Done::Opened { outcome: Ok(tip), .. } => self.record(session).published = tip.seq + 1,
+            Done::Events(events) => self.record(session).published = events.tip.seq + 1,
+            Done::Replies(replies) => {
+                for reply in replies {
+                    let tag = Tag { slot: reply.to.slot, generation: reply.to.generation };
+                    if let Some(client) = self.clients.iter_mut().find(|client| client.tag == tag) {
+                        client.expect_error(reply.code.as_str());
+                    }
+                }
+            }
+            Done::Panicked { agent: Some(_), .. } => self.record(session).texts.lose_posted(),
+            _ => {}
+        }
+        assert!(self.life.hub.done(done).is_none(), "it is for the hub");
+        self.obey();
+        !over
+    }
+
+    fn record(&mut self, session: Option<usize>) -> &mut Record {
+        &mut self.records[session.expect("it is an agent's")]
+    }
+}
+
+fn describe(job: &Job) -> String {
+    match job {
+        Job::Advance(advance) => {
+            let inputs: Vec<String> = advance.inputs.iter().map(describe_input).collect();
+            format!("{} {}", advance.session, inputs.join(", "))
+        }
+        Job::Read(read) => format!("{} read from {} to {}", read.session, read.from, read.tip.seq),
+        Job::Tool(_) => "tool".to_owned(),
+        Job::Close(files) => format!("close {} files", files.len()),
+        Job::Chore(_) => "chore".to_owned(),
+    }
+}
+
+fn describe_input(input: &Input) -> String {
+    match input {
+        Input::Command { command, .. } => {
+            let mut command = format!("{command:?}");
+            command.truncate(command.char_indices().nth(60).map_or(usize::MAX, |(at, _)| at));
+            command
+        }
+        Input::Net(_) => "net".to_owned(),
+        Input::Tool { outcome, .. } => format!("tool {outcome:?}"),
+        Input::Clock => "clock".to_owned(),
+        Input::Read(read) => format!("read from {}", read.from),
+        Input::Snapshot { .. } => "snapshot".to_owned(),
+        Input::Resume => "resume".to_owned(),
+        Input::Retry => "retry".to_owned(),
+        Input::Rest => "rest".to_owned(),
+    }
+}
+
+fn describe_done(done: &Done) -> String {
+    match done {
+        Done::Opened { outcome, .. } => format!("opened {outcome:?}"),
+        Done::Events(events) => {
+            format!("events {}..={}", events.first, events.first + events.count - 1)
+        }
+        Done::Replies(replies) => format!("{replies:?}"),
+        Done::Upstream { command: Upstream::Connect { .. }, .. } => "connect".to_owned(),
+        Done::Upstream { .. } => "disconnect".to_owned(),
+        Done::Tool(_) => "run a tool".to_owned(),
+        Done::ToolEnded { outcome, .. } => format!("tool ended {outcome:?}"),
+        Done::Snapshot { .. } => "snapshot".to_owned(),
+        Done::Piece { outcome, .. } => match outcome {
+            Ok(piece) => format!("piece {}+{}", piece.first, piece.count),
+            Err(error) => format!("no piece: {error}"),
+        },
+        Done::Home(home) => match &home.body {
+            Some(body) if body.is_stalled() => "home, stalled".to_owned(),
+            Some(_) => format!("home, wakes at {:?}, again {}", home.wake_at, home.again),
+            None => "home, unopened".to_owned(),
+        },
+        Done::Panicked { .. } => "panicked".to_owned(),
+        Done::Latched { reason } => format!("latched: {reason}"),
+        Done::Resolved(_) | Done::Control(_) | Done::Launched(_) => "something else".to_owned(),
+        Done::Notes(notes) => {
+            let events: Vec<&str> = notes.iter().map(|note| note.event).collect();
+            format!("notes: {}", events.join(", "))
+        }
+    }
+}

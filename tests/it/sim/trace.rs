@@ -1,0 +1,43 @@
+//! The last things that happened, for whoever looks into a seed that failed.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+/// Shared by the world and by whoever catches its failure.
+#[derive(Clone, Default)]
+pub(super) struct Trace(Rc<RefCell<Inside>>);
+
+#[derive(Default)]
+struct Inside {
+    lines: VecDeque<String>,
+    steps: usize,
+}
+
+const KEPT: usize = 80;
+
+impl Trace {
+    /// A line about what happens next.
+    pub(super) fn say(&self, line: impl FnOnce() -> String) {
+        let mut inside = self.0.borrow_mut();
+        if inside.lines.len() == KEPT {
+            inside.lines.pop_front();
+        }
+        let step = inside.steps;
+        inside.lines.push_back(format!("{step:>6}  {}", line()));
+    }
+
+    /// Another step begins.
+    pub(super) fn step(&self) {
+        self.0.borrow_mut().steps += 1;
+    }
+
+    pub(super) fn steps(&self) -> usize {
+        self.0.borrow().steps
+    }
+
+    pub(super) fn text(&self) -> String {
+        let lines = &self.0.borrow().lines;
+        lines.iter().flat_map(|line| [line, "\n"]).collect()
+    }
+}
