@@ -5,7 +5,7 @@ use std::io::{self, BufWriter, Write as _};
 use std::path::Path;
 
 use super::args::Log;
-use super::{Failure, World, unreadable};
+use super::{Failure, World, no_session, unreadable};
 use crate::disk::ReadError;
 use crate::disk::inspect::{self, Finding};
 use crate::disk::real::RealDisk;
@@ -44,12 +44,16 @@ pub(super) fn verify(
         let bad = findings.iter().any(Finding::is_damage);
         let verdict = if bad { "damaged" } else { "sound" };
         let inspect::Checked { segments, events, bytes } = checked;
-        world.stdout.print(format!(
-            "{session}: {verdict}: {events} events, {segments} segments, {bytes} bytes\n"
-        ))?;
+        let [events, segments, bytes] =
+            [(events, "event"), (segments, "segment"), (bytes, "byte")].map(counted);
+        world.stdout.print(format!("{session}: {verdict}: {events}, {segments}, {bytes}\n"))?;
         damaged |= bad;
     }
     if damaged { Err(Failure::shown()) } else { Ok(()) }
+}
+
+fn counted((number, one): (u64, &str)) -> String {
+    format!("{number} {one}{}", if number == 1 { "" } else { "s" })
 }
 
 fn all_sessions(data_dir: &Path) -> Result<Vec<SessionId>, Failure> {
@@ -62,16 +66,15 @@ fn all_sessions(data_dir: &Path) -> Result<Vec<SessionId>, Failure> {
 }
 
 fn read_failure(session: &SessionId, data_dir: &Path, error: ReadError) -> Failure {
-    let data_dir = data_dir.display();
     match error {
         ReadError::Damaged(place) => Failure::bad(format!(
             "{session} is damaged: {place}; `terret-ws log verify {session}` tells all"
         )),
         ReadError::Io(error) if error.kind() == io::ErrorKind::BrokenPipe => error.into(),
-        ReadError::Io(error) if error.kind() == io::ErrorKind::NotFound => Failure::bad(format!(
-            "there is no session {session} in {data_dir}; `terret-ws sessions` lists them"
-        )),
-        ReadError::Io(error) => unreadable(&format!("{session} in {data_dir}"), &error),
+        ReadError::Io(error) if error.kind() == io::ErrorKind::NotFound => {
+            no_session(session, data_dir)
+        }
+        ReadError::Io(error) => unreadable(&format!("{session} in {}", data_dir.display()), &error),
     }
 }
 

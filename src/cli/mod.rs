@@ -18,10 +18,12 @@ mod token;
 
 use std::fmt;
 use std::io::{self, BufRead};
+use std::path::Path;
 use std::sync::Arc;
 
 use self::args::Command;
 pub use self::output::Output;
+use crate::proto::ident::SessionId;
 
 /// Looks up an environment variable.
 pub type Env = dyn Fn(&str) -> Option<String> + Send + Sync;
@@ -153,12 +155,22 @@ impl From<io::Error> for Failure {
     }
 }
 
-/// A place in the data directory that cannot be read.
+/// A place in the data directory that cannot be read, or a directory without one.
 fn unreadable(what: &str, error: &io::Error) -> Failure {
     if error.kind() == io::ErrorKind::NotFound {
-        return Failure::bad(format!("{what} is not there: name the directory with --data-dir"));
+        return Failure::bad(format!(
+            "{what} holds no sessions: name the directory of a server with --data-dir"
+        ));
     }
     Failure::new(Status::DiskFailed, format!("{what} cannot be read: {error}"))
+}
+
+fn no_session(session: &SessionId, data_dir: &Path) -> Failure {
+    let data_dir = data_dir.display();
+    Failure::bad(format!(
+        "there is no session {session} in {data_dir}; \
+         `terret-ws sessions --data-dir {data_dir}` lists them"
+    ))
 }
 
 fn in_lines(lines: &[String]) -> String {

@@ -1,10 +1,10 @@
 //! `terret-ws sessions` and `terret-ws delete`: what lies in a data directory, and its removal.
 
 use std::fmt::Write as _;
-use std::io::BufRead as _;
+use std::io::{self, BufRead as _};
 use std::path::Path;
 
-use super::{Failure, Status, World, unreadable};
+use super::{Failure, Status, World, no_session, unreadable};
 use crate::disk::StoreError;
 use crate::disk::inspect::{self, SessionSummary};
 use crate::disk::real::RealDisk;
@@ -45,6 +45,19 @@ pub(super) fn delete(
     mut world: World,
 ) -> Result<(), Failure> {
     let shown = data_dir.display();
+    let unusable = |error: &io::Error| unreadable(&format!("{session} in {shown}"), error);
+    let deletable = match inspect::deletable(&RealDisk, data_dir, session) {
+        Ok(Some(deletable)) => deletable,
+        Ok(None) => return Err(no_session(session, data_dir)),
+        Err(StoreError::Locked { pid }) => {
+            let who = pid.map_or("another process".to_owned(), |pid| format!("process {pid}"));
+            return Err(Failure::new(
+                Status::Locked,
+                format!("{shown} is served by {who}: stop it first"),
+            ));
+        }
+        Err(StoreError::Io(error)) => return Err(unusable(&error)),
+    };
     if !yes {
         let question = format!("delete session {session} in {shown} for good? Type yes: ");
         world.stderr.print(question)?;
@@ -54,17 +67,8 @@ pub(super) fn delete(
             return Err(Failure::bad(format!("{session} was not deleted")));
         }
     }
-    match inspect::delete(&RealDisk, data_dir, session) {
-        Ok(true) => Ok(world.stdout.print(format!("deleted {session}\n"))?),
-        Ok(false) => Err(Failure::bad(format!(
-            "there is no session {session} in {shown}; `terret-ws sessions` lists them"
-        ))),
-        Err(StoreError::Locked { pid }) => {
-            let who = pid.map_or("another process".to_owned(), |pid| format!("process {pid}"));
-            Err(Failure::new(Status::Locked, format!("{shown} is served by {who}: stop it first")))
-        }
-        Err(StoreError::Io(error)) => Err(unreadable(&format!("{session} in {shown}"), &error)),
-    }
+    deletable.delete().map_err(|error| unusable(&error))?;
+    Ok(world.stdout.print(format!("deleted {session}\n"))?)
 }
 
 #[cfg(test)]

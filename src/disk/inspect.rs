@@ -6,9 +6,9 @@
 
 use std::fmt;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use super::api::{Disk, Open};
+use super::api::{Disk, DiskFile, Open};
 use super::error::{ReadError, StoreError};
 use super::files::{Files, for_each_block, scan_file};
 use super::read::{Events, lines};
@@ -252,32 +252,46 @@ fn tip(files: Files<'_>, session: &SessionId) -> io::Result<Option<Tip>> {
     Ok(None)
 }
 
-/// Deletes a session with all its files, with the lock held, so that no server is running. False if
-/// there is no such session.
-pub fn delete(
-    disk: &dyn Disk,
-    data_dir: impl AsRef<Path>,
+/// A session that can be deleted. As long as this lives, no server can be started on its directory.
+pub struct Deletable<'a> {
+    disk: &'a dyn Disk,
+    root: PathBuf,
+    dir: PathBuf,
+    /// Where it goes first. No id begins with a dot, so from then on the session is gone, and what a
+    /// deletion that was cut short has left is found.
+    doomed: PathBuf,
+    _lock: Box<dyn DiskFile>,
+}
+
+/// Takes the lock for deleting a session; nothing if there is no such session.
+pub fn deletable<'a>(
+    disk: &'a dyn Disk,
+    data_dir: &Path,
     session: &SessionId,
-) -> Result<bool, StoreError> {
-    let data_dir = data_dir.as_ref();
+) -> Result<Option<Deletable<'a>>, StoreError> {
     let root = data_dir.join(SESSIONS);
     let dir = root.join(session.as_str());
-    // No id begins with a dot, so from here on the session is gone, and what is left of an earlier
-    // deletion that was cut short is found.
     let doomed = root.join(format!(".deleted-{session}"));
     if !disk.exists(&dir)? && !disk.exists(&doomed)? {
-        return Ok(false);
+        return Ok(None);
     }
-    let _lock = lock(disk, data_dir)?;
+    let lock = lock(disk, data_dir)?;
     remove_all(disk, &doomed)?;
-    let found = disk.exists(&dir)?;
-    if found {
-        disk.rename(&dir, &doomed)?;
+    if !disk.exists(&dir)? {
         disk.sync_dir(&root)?;
-        remove_all(disk, &doomed)?;
+        return Ok(None);
     }
-    disk.sync_dir(&root)?;
-    Ok(found)
+    Ok(Some(Deletable { disk, root, dir, doomed, _lock: lock }))
+}
+
+impl Deletable<'_> {
+    /// Deletes it with all its files.
+    pub fn delete(self) -> io::Result<()> {
+        self.disk.rename(&self.dir, &self.doomed)?;
+        self.disk.sync_dir(&self.root)?;
+        remove_all(self.disk, &self.doomed)?;
+        self.disk.sync_dir(&self.root)
+    }
 }
 
 /// Removes a directory of files, if it is there.
