@@ -126,8 +126,8 @@ over: 0, or 1 if it failed.
 
   /steer TEXT                  give the running turn a hint; starts none
   /cancel [REASON]             stop the running turn
-  /approve ID                  let a tool call run
-  /deny ID [REASON]            refuse it
+  /approve [ID]                let a tool call run; without ID the one that waits
+  /deny [ID [REASON]]          refuse it
   /model ROLE PROVIDER/MODEL   change the model of a role
   /policy GLOB...              replace the list of allowed tools; none allows nothing
   /quit                        leave; the agent goes on

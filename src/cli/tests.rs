@@ -196,7 +196,10 @@ fn nobody_to_attach_to_is_told_with_what_to_do() {
     assert_eq!(status, Status::Bad);
     assert_eq!(
         err,
-        format!("terret-ws: nothing listens on {address}: start it with `terret-ws serve`\n")
+        format!(
+            "terret-ws: nothing listens on {address}: start `terret-ws serve`, or give the URL of a \
+             server\n"
+        )
     );
 }
 
@@ -216,11 +219,17 @@ fn sessions_that_are_not_there_are_told() {
 fn nothing_is_deleted_without_a_yes() {
     let dir = tempfile::tempdir().unwrap();
     let data_dir = dir.path().to_str().unwrap();
+    let words = ["delete", "s1", "--data-dir", data_dir];
+    let (status, _, err) = run_with(&words, "yes\n");
+    assert_eq!(status, Status::Bad);
+    assert!(err.starts_with("terret-ws: there is no session s1 in "), "not asked about: {err}");
+    fs::create_dir_all(dir.path().join("sessions/s1")).unwrap();
     for answer in ["", "no\n", "yess\n"] {
-        let (status, _, err) = run_with(&["delete", "s1", "--data-dir", data_dir], answer);
+        let (status, _, err) = run_with(&words, answer);
         assert_eq!(status, Status::Bad);
         assert!(err.ends_with("terret-ws: s1 was not deleted\n"), "{err}");
     }
+    assert!(dir.path().join("sessions/s1").exists());
 }
 
 /// Runs `client` beside a server that has one agent, `a`, and gives it the URL of its socket.

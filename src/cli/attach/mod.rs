@@ -78,7 +78,9 @@ fn refusal(target: &Target, error: &ConnectError) -> Failure {
     match error {
         ConnectError::Connect(cause) if cause.kind() == io::ErrorKind::ConnectionRefused => {
             let address = endpoint.authority();
-            Failure::bad(format!("nothing listens on {address}: start it with `terret-ws serve`"))
+            Failure::bad(format!(
+                "nothing listens on {address}: start `terret-ws serve`, or give the URL of a server"
+            ))
         }
         error => Failure::bad(format!("cannot connect to {endpoint}: {error}")),
     }

@@ -4,9 +4,11 @@
 //! model, a tool or another person never reaches the terminal with its control characters: they
 //! could move the cursor and forge what stands there.
 //!
-//! Invariant: `column_zero` says whether the next character starts a line.
+//! Invariant: `column_zero` says whether the next character starts a line, provided that `entered`
+//! is told of lines a terminal has echoed.
 
 use std::fmt::Write as _;
+use std::mem;
 
 use crate::client::ServerFrame;
 use crate::proto::payload::{Body, Call, Part, TurnStatus};
@@ -15,6 +17,8 @@ use crate::proto::payload::{Body, Call, Part, TurnStatus};
 pub(super) struct Screen {
     colours: bool,
     column_zero: bool,
+    /// Whether the prompt is the last thing shown.
+    prompted: bool,
     /// Whether the step that runs has streamed text: then its `assistant/message` repeats it.
     streamed: bool,
     steps: u32,
@@ -32,7 +36,14 @@ enum Tone {
 
 impl Screen {
     pub(super) fn new(colours: bool) -> Screen {
-        Screen { colours, column_zero: true, streamed: false, steps: 0, tokens: None }
+        Screen {
+            colours,
+            column_zero: true,
+            prompted: false,
+            streamed: false,
+            steps: 0,
+            tokens: None,
+        }
     }
 
     /// What is shown of one frame; often nothing.
@@ -59,9 +70,25 @@ impl Screen {
         out
     }
 
+    /// What invites the next line, once; what is typed behind it looks as a replay will show it.
+    pub(super) fn prompt(&mut self) -> String {
+        if self.prompted {
+            return String::new();
+        }
+        let prompt = format!("{}{SAID}", self.end_line());
+        (self.column_zero, self.prompted) = (false, true);
+        prompt
+    }
+
+    /// A line was typed, and the terminal has shown it with its line feed.
+    pub(super) fn entered(&mut self) {
+        (self.column_zero, self.prompted) = (true, false);
+    }
+
     /// The line feed that is owed before anybody else prints.
     pub(super) fn end_line(&mut self) -> &'static str {
-        if std::mem::replace(&mut self.column_zero, true) { "" } else { "\n" }
+        self.prompted = false;
+        if mem::replace(&mut self.column_zero, true) { "" } else { "\n" }
     }
 
     fn event(&mut self, out: &mut String, body: &Body) {
@@ -73,9 +100,12 @@ impl Screen {
                 self.steps += 1;
                 self.streamed = false;
             }
-            Body::UserMessage { text } => self.line(out, Tone::Said, &prefixed("> ", text)),
+            Body::UserMessage { text } => self.line(out, Tone::Said, &prefixed(SAID, text)),
             Body::ContextInjected { text } => self.line(out, Tone::Said, &prefixed(">> ", text)),
             Body::AssistantChunk { text } => {
+                if self.prompted {
+                    out.push_str(self.end_line());
+                }
                 self.streamed = true;
                 self.column_zero = text.ends_with('\n') || (text.is_empty() && self.column_zero);
                 out.push_str(&harmless(text));
@@ -194,6 +224,9 @@ fn excerpt(text: &str) -> String {
     shown
 }
 
+/// Stands before what a person says to wake the agent.
+const SAID: &str = "> ";
+
 const EXCERPT_CHARS: usize = 160;
 
 /// The text without what a terminal would obey; line feeds and tabs stay.
@@ -271,6 +304,19 @@ mod tests {
              \x20 <- 22C ...\n\
              >> in short\n22C.\n-- completed, 2 steps, 20 + 10 tokens\n"
         );
+    }
+
+    #[test]
+    fn what_comes_behind_a_prompt_starts_a_line() {
+        let mut screen = Screen::new(false);
+        let mut shown = screen.prompt() + &screen.prompt();
+        screen.entered();
+        for body in [chunk("a"), message("a")] {
+            let kind = body.kind().to_owned();
+            shown += &screen.show(&ServerFrame::Event { seq: 1, kind, body: Some(body) });
+            shown += &screen.prompt();
+        }
+        assert_eq!(shown, "> a\n> \n> ");
     }
 
     #[test]

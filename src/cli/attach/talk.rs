@@ -148,11 +148,20 @@ impl Talk {
         !self.awaited.is_empty()
     }
 
+    /// Ids of the calls that wait for a verdict, oldest first.
+    pub(super) fn parked(&self) -> &[String] {
+        &self.parked
+    }
+
+    /// Whether all there was to hear has been heard, and nothing that was said is under way.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.caught_up() && !self.turn_open && self.awaited.is_empty()
+    }
+
     /// Whether anything is left to wait for once nothing more is typed; none while there is. Who
     /// has said nothing is a spectator and waits for ever.
     pub(super) fn outcome(&self) -> Option<Outcome> {
-        let caught_up = self.history_end.is_some_and(|last_seq| self.next_seq > last_seq);
-        if !self.said_anything || !caught_up {
+        if !self.said_anything || !self.caught_up() {
             return None;
         }
         if !self.awaited.is_empty() {
@@ -170,6 +179,10 @@ impl Talk {
             (false, true) => Some(Outcome::Failed),
             (false, false) => Some(Outcome::Done),
         }
+    }
+
+    fn caught_up(&self) -> bool {
+        self.history_end.is_some_and(|last_seq| self.next_seq > last_seq)
     }
 
     fn event(&mut self, body: &Body) -> Heard {
@@ -313,6 +326,22 @@ mod tests {
         let mut talk = talk();
         hear(&mut talk, &[start(), user("a"), end(TurnStatus::Completed)]);
         assert_eq!(talk.outcome(), None);
+    }
+
+    #[test]
+    fn it_is_quiet_between_turns() {
+        let mut talk = Talk::new(0);
+        assert!(!talk.is_quiet(), "not connected");
+        talk.connected(0);
+        assert!(!talk.is_quiet(), "history is still to come");
+        hear(&mut talk, &[Body::SessionCreated]);
+        assert!(talk.is_quiet());
+        talk.said(&inject("a", true));
+        assert!(!talk.is_quiet(), "the text is on its way");
+        hear(&mut talk, &[start(), user("a")]);
+        assert!(!talk.is_quiet(), "the turn runs");
+        hear(&mut talk, &[end(TurnStatus::Completed)]);
+        assert!(talk.is_quiet());
     }
 
     #[test]

@@ -62,6 +62,21 @@ impl View {
         }
     }
 
+    /// What invites a person to type.
+    fn prompt(&mut self) -> String {
+        match self {
+            View::Conversation { screen, echoed: true } => screen.prompt(),
+            View::Conversation { .. } | View::Frames => String::new(),
+        }
+    }
+
+    /// A line was typed.
+    fn entered(&mut self) {
+        if let View::Conversation { screen, echoed: true } = self {
+            screen.entered();
+        }
+    }
+
     /// What is printed before somebody else prints.
     fn end_line(&mut self) -> &'static str {
         match self {
@@ -128,6 +143,9 @@ impl Terminal {
                 self.leave(sender);
                 return finished(outcome).map(|()| Over::Done);
             }
+            if self.greeted && self.talk.is_quiet() {
+                self.stdout.print(self.view.prompt())?;
+            }
         }
     }
 
@@ -163,9 +181,15 @@ impl Terminal {
 
     /// One line of input. True when it says to leave.
     fn line(&mut self, line: &str) -> Result<bool, Failure> {
-        match typed::read(line) {
+        if line.ends_with('\n') {
+            self.view.entered();
+        }
+        match typed::read(line, self.talk.parked()) {
             Ok(Typed::Send(command)) => self.unsent.push(command),
-            Ok(Typed::Quit) => return Ok(true),
+            Ok(Typed::Quit) => {
+                self.stdout.print(self.view.end_line())?;
+                return Ok(true);
+            }
             Ok(Typed::Help) => self.stderr.print(typed::HELP)?,
             Ok(Typed::Nothing) => {}
             Err(wrong) => self.notice(wrong)?,

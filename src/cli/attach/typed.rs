@@ -13,8 +13,9 @@ pub(super) enum Typed {
     Nothing,
 }
 
-/// Reads one line without its line feed. The error is a sentence for who typed it.
-pub(super) fn read(line: &str) -> Result<Typed, &'static str> {
+/// Reads one line. A verdict that names no call is about the one in `parked`, if it is one. The error
+/// is a sentence for who typed it.
+pub(super) fn read(line: &str, parked: &[String]) -> Result<Typed, &'static str> {
     let line = line.trim_end_matches(['\r', '\n']);
     let Some(command) = line.strip_prefix('/') else {
         let inject = || Command::Inject { text: line.to_owned(), wake: true };
@@ -29,9 +30,11 @@ pub(super) fn read(line: &str) -> Result<Typed, &'static str> {
         "steer" if rest.is_empty() => return Err("what is the hint? /steer TEXT"),
         "steer" => Typed::Send(Command::Inject { text: rest.to_owned(), wake: false }),
         "cancel" => Typed::Send(Command::Cancel { reason: non_empty(rest) }),
-        "approve" if rest.is_empty() => return Err("approve which call? /approve ID"),
+        "approve" if rest.is_empty() => Typed::Send(Command::Approve { call_id: only(parked)? }),
         "approve" => Typed::Send(Command::Approve { call_id: rest.to_owned() }),
-        "deny" if rest.is_empty() => return Err("deny which call? /deny ID [REASON]"),
+        "deny" if rest.is_empty() => {
+            Typed::Send(Command::Deny { call_id: only(parked)?, reason: None })
+        }
         "deny" => {
             let (call_id, reason) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
             let (call_id, reason) = (call_id.to_owned(), non_empty(reason));
@@ -59,9 +62,19 @@ pub(super) fn read(line: &str) -> Result<Typed, &'static str> {
 
 /// What `/help` shows.
 pub(super) const HELP: &str = "\
-TEXT wakes the agent. /steer TEXT  /cancel [REASON]  /approve ID  /deny ID [REASON]
+TEXT wakes the agent. /steer TEXT  /cancel [REASON]  /approve [ID]  /deny [ID [REASON]]
 /model ROLE PROVIDER/MODEL  /policy GLOB...  /quit  //TEXT says /TEXT
 ";
+
+fn only(parked: &[String]) -> Result<String, &'static str> {
+    match parked {
+        [call_id] => Ok(call_id.clone()),
+        [] => Err("no tool call waits for a verdict"),
+        _ => Err(
+            "several tool calls wait for a verdict: which one? /approve ID or /deny ID [REASON]",
+        ),
+    }
+}
 
 fn non_empty(text: &str) -> Option<String> {
     let text = text.trim();
@@ -96,7 +109,9 @@ mod tests {
             ("/cancel", cancel(None)),
             ("/cancel too slow", cancel(Some("too slow"))),
             ("/approve c1", Typed::Send(Command::Approve { call_id: "c1".into() })),
+            ("/approve", Typed::Send(Command::Approve { call_id: "c9".into() })),
             ("/deny c1", deny("c1", None)),
+            ("/deny ", deny("c9", None)),
             ("/deny c1 not now", deny("c1", Some("not now"))),
             (
                 "/model main openrouter/openai/gpt-5",
@@ -110,7 +125,7 @@ mod tests {
             ("/quit", Typed::Quit),
             ("/help", Typed::Help),
         ] {
-            assert_eq!(read(line), Ok(typed), "{line}");
+            assert_eq!(read(line, &["c9".into()]), Ok(typed), "{line}");
         }
     }
 
@@ -119,7 +134,11 @@ mod tests {
         for line in
             ["/", "/exit", "/steer", "/approve", "/deny ", "/model", "/model main", "/model main x"]
         {
-            assert!(read(line).is_err(), "{line}");
+            assert!(read(line, &[]).is_err(), "{line}");
+        }
+        let several = ["c1".to_owned(), "c2".to_owned()];
+        for line in ["/approve", "/deny"] {
+            assert!(read(line, &several).is_err(), "{line}");
         }
     }
 }
