@@ -140,11 +140,16 @@ enum Look {
 impl TokensFile {
     /// Reads the file for the first time, and unites it with the tokens of the configuration.
     pub(super) fn united(&mut self, config: &Config) -> (Tokens, Vec<Note>) {
-        let notes = match self.look(config) {
+        let mut notes = match self.look(config) {
             Look::Bad(note) => vec![note],
             Look::Same | Look::Changed => Vec::new(),
         };
-        (self.tokens.united(&config.tokens), notes)
+        let tokens = self.tokens.united(&config.tokens);
+        if tokens.is_empty() {
+            let note = Note::new(Level::Warn, "nobody can connect");
+            notes.push(note.with("cause", "no agent has a token in tokens or the tokens file"));
+        }
+        (tokens, notes)
     }
 
     /// Looks whether the file has changed. A missing or bad file changes nothing.
@@ -177,7 +182,7 @@ impl TokensFile {
         self.version = Some(version);
         Tokens::parse(&text).map(Some).map_err(|problems| {
             let first = problems.first().map(ToString::to_string).unwrap_or_default();
-            format!("{shown}: {first}")
+            format!("{shown}:{first}")
         })
     }
 }
