@@ -4,9 +4,9 @@ use crate::conn::slab::Tag;
 use crate::disk::Tip;
 use crate::proto::ident::{ModelSpec, SessionId};
 use crate::proto::time::Mono;
-use crate::work::Unopened;
 use crate::work::advance::Input;
 use crate::work::agent::Agent;
+use crate::work::{self, Unopened};
 use std::collections::BTreeMap;
 
 /// A session known to this process.
@@ -24,6 +24,8 @@ pub(super) struct Entry {
     pub(super) frame_bytes: usize,
     /// Bytes of the provider's answer in the mailbox.
     pub(super) upstream_bytes: usize,
+    /// The place its model request has, or wants, with a provider that has a bound.
+    pub(super) provider_place: Option<work::agent::Place>,
     /// It has, or is getting, a provider connection.
     pub(super) upstream: bool,
     /// When the agent wants to be looked at.
@@ -77,6 +79,7 @@ impl Entry {
             mailbox: Vec::new(),
             frame_bytes: 0,
             upstream_bytes: 0,
+            provider_place: None,
             upstream: false,
             wake_at: None,
             create: false,

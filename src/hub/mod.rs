@@ -14,6 +14,7 @@ mod client;
 mod commands;
 mod deadlines;
 mod entry;
+mod providers;
 mod replay;
 mod requests;
 mod residents;
@@ -38,6 +39,7 @@ use crate::work::{Job, Upstream};
 use client::{Client, Purpose};
 use deadlines::Deadlines;
 use entry::{Entry, Place};
+use providers::Providers;
 use residents::Residents;
 use std::collections::{BTreeMap, HashMap};
 use std::io::IoSlice;
@@ -152,6 +154,7 @@ pub struct Hub {
     gate: Gate,
     deadlines: Deadlines,
     residents: Residents,
+    providers: Providers,
     /// Process groups of tools of which something is left.
     groups: usize,
     stage: Stage,
@@ -181,6 +184,7 @@ impl Hub {
             gate,
             deadlines: Deadlines::default(),
             residents: Residents::default(),
+            providers: Providers::default(),
             groups: 0,
             stage: Stage::Running,
             latched: None,

@@ -230,10 +230,12 @@ impl Hub {
         roles.extend(entry.roles.iter().map(|(role, model)| (&**role, model)));
         let main = main_model(&entry.roles, &self.roles);
         roles.insert(MAIN_ROLE, &main);
+        let waits_for = self.waits_for(agent);
         let body = snapshot_json(
             &entry.session,
             tip.seq,
             snapshot,
+            waits_for,
             damage,
             &roles,
             entry.client.is_some(),
@@ -271,6 +273,7 @@ fn snapshot_json(
     session: &SessionId,
     last_seq: u64,
     snapshot: Option<&Snapshot>,
+    waits_for: Option<&str>,
     damage: Option<&str>,
     roles: &BTreeMap<&str, &ModelSpec>,
     connected: bool,
@@ -278,6 +281,11 @@ fn snapshot_json(
     let mut out =
         format!("{{\"session_id\":\"{session}\",\"last_seq\":{last_seq},\"status\":").into_bytes();
     write_string(&mut out, snapshot.map_or("damaged", |snapshot| snapshot.status.as_str()));
+    out.extend_from_slice(b",\"waits_for_provider\":");
+    match waits_for {
+        Some(name) => write_string(&mut out, name),
+        None => out.extend_from_slice(b"null"),
+    }
     out.extend_from_slice(b",\"pending_approvals\":[");
     for (index, call) in snapshot.iter().flat_map(|snapshot| &snapshot.pending).enumerate() {
         if index > 0 {

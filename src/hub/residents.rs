@@ -84,6 +84,7 @@ impl Hub {
         let Some(entry) = self.agents.get_mut(agent) else { return };
         let Some(body) = body else {
             entry.place = Place::Evicted;
+            self.set_provider_place(agent, None);
             self.repin(agent);
             // What came meanwhile is refused like the rest, or finds that the log opens by now.
             self.dispatch(agent);
@@ -101,6 +102,7 @@ impl Hub {
             self.residents.open += 1;
             self.residents.files.push_back((agent, entry.file_stamp));
         }
+        let provider_place = body.provider_place();
         entry.place = Place::Home(body);
         if let Some(due) = wake_at {
             self.deadlines.wake(agent, due);
@@ -112,6 +114,7 @@ impl Hub {
         if again {
             self.agents.get_mut(agent).expect("it has just come").mailbox.push(Input::Clock);
         }
+        self.set_provider_place(agent, provider_place);
         self.repin(agent);
         self.dispatch(agent);
         self.make_room();
@@ -131,6 +134,7 @@ impl Hub {
             entry.frame_bytes = 0;
             entry.upstream_bytes = 0;
             let mailbox = std::mem::take(&mut entry.mailbox);
+            self.set_provider_place(agent, None);
             self.repin(agent);
             for input in mailbox {
                 if let Input::Read(read) = input {

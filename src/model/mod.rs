@@ -79,6 +79,14 @@ impl Provider {
         })
     }
 
+    /// How many requests it is asked at once; none: as many as there are.
+    pub fn max_concurrent_requests(&self) -> Option<usize> {
+        match self {
+            Provider::OpenAi(server) => server.max_concurrent_requests(),
+            Provider::Echo | Provider::Scripted(_) | Provider::Custom(_) => None,
+        }
+    }
+
     /// Whether polling a call of this provider may block: it runs an embedder's code.
     pub fn may_block(&self) -> bool {
         matches!(self, Provider::Custom(_))

@@ -34,6 +34,8 @@ pub enum Input {
     },
     /// Something happened on the provider connection.
     Net(NetEvent),
+    /// The provider takes the request that was queued for it.
+    Granted,
     /// A tool has ended.
     Tool {
         /// Which run.

@@ -10,6 +10,7 @@ use crate::disk::{DiskFile, SessionLog};
 use crate::model::Call;
 use crate::proto::ident::ModelSpec;
 use crate::proto::time::Mono;
+use std::sync::Arc;
 
 /// An agent that is resident in memory.
 pub struct Agent {
@@ -30,10 +31,36 @@ pub(super) struct Asking {
     pub(super) step: u64,
     /// What it asks, as the step's log says.
     pub(super) model: ModelSpec,
-    pub(super) call: Call,
+    pub(super) progress: Progress,
     /// Whether it was already repeated with half the history.
     pub(super) halved: bool,
     pub(super) state: AskState,
+}
+
+/// How far a model request has come.
+pub(super) enum Progress {
+    /// Its provider answers no more requests at once; it waits for its turn.
+    Queued,
+    /// It is under way.
+    Started(Box<Call>),
+}
+
+/// The place a model request has, or wants, with a provider that answers only so many at once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// It waits for one.
+    Wanted(Arc<str>),
+    /// It has one.
+    Taken(Arc<str>),
+}
+
+impl Place {
+    /// The provider's name.
+    pub fn provider(&self) -> &str {
+        match self {
+            Self::Wanted(name) | Self::Taken(name) => name,
+        }
+    }
 }
 
 /// Whether a call has something to say.
@@ -59,6 +86,16 @@ impl Agent {
     /// Whether its turn waits for a human and for nothing else.
     pub fn is_parked(&self) -> bool {
         self.machine.status() == Status::Parked
+    }
+
+    /// The place its request has or wants with its provider.
+    pub fn provider_place(&self) -> Option<Place> {
+        let asking = self.asking.as_ref()?;
+        let provider = asking.model.provider.clone();
+        Some(match asking.progress {
+            Progress::Queued => Place::Wanted(provider),
+            Progress::Started(_) => Place::Taken(provider),
+        })
     }
 
     /// Whether a batch waits for the disk to take it.

@@ -4,6 +4,7 @@
 //! in exactly one job, so no lock guards a session. Nothing here knows a socket.
 
 pub mod advance;
+mod asking;
 pub mod agent;
 pub mod journal;
 pub mod launcher;

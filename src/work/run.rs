@@ -4,29 +4,25 @@
 //! batch; the batch is appended, published, and its effects are released. A provider inside the
 //! process is pulled for at most one batch, then the agent goes to the back of the queue.
 
-use super::advance::{Advance, Input, NetEvent};
-use super::agent::{Agent, AskState, Asking};
+use super::advance::{Advance, Input};
+use super::agent::{Agent, AskState};
 use super::launcher::Launcher;
 use super::note::{Level, Note};
 use super::{Done, Home, Published, Random, Upstream, Worker};
-use crate::agent::history::History;
 use crate::agent::{
-    ConnTag, Context, Effect, Input as Turn, Message, ModelEvent, Note as TurnNote, Output, Reply,
+    ConnTag, Context, Effect, Input as Turn, ModelEvent, Note as TurnNote, Output, Reply,
 };
-use crate::conn::wire_forms;
 use crate::disk::{AppendError, InboxEntry, Store};
 use crate::limits::{BATCH_BYTES_MAX, BATCH_EVENTS_MAX};
-use crate::log::Shape;
-use crate::model::{Action, Call, Net, Provider, Request};
 use crate::proto::command::Command;
 use crate::proto::event::ErrorCode;
-use crate::proto::ident::{EventId, ModelSpec};
+use crate::proto::ident::EventId;
 use crate::proto::payload::TurnStatus;
 use crate::proto::time::Wall;
 
 /// Batches one job may append: what its inputs led to, and what a provider inside the process
 /// answers to that. With both in one job, a short answer costs one trip to a worker.
-const BATCHES_MAX: u32 = 2;
+pub(super) const BATCHES_MAX: u32 = 2;
 
 pub(super) struct Run<'a> {
     pub(super) job: &'a Advance,
@@ -45,8 +41,8 @@ pub(super) struct Run<'a> {
     /// be told when there is no space to keep them.
     injectors: Vec<(EventId, Option<ConnTag>)>,
     /// The provider connection was given up during this job: what came from it is stale.
-    deaf: bool,
-    batches: u32,
+    pub(super) deaf: bool,
+    pub(super) batches: u32,
 }
 
 impl<'a> Run<'a> {
@@ -105,19 +101,8 @@ impl<'a> Run<'a> {
                 }
             }
             Input::Resume => self.turn(Turn::Resume),
-            Input::Net(event) => {
-                let now = self.job.now;
-                if let (Some(asking), false) = (&mut self.body.asking, self.deaf) {
-                    asking.state = AskState::Ready;
-                    match &event {
-                        NetEvent::Connected => asking.call.feed(now, Net::Connected),
-                        NetEvent::Bytes(bytes) => asking.call.feed(now, Net::Bytes(bytes)),
-                        NetEvent::Eof => asking.call.feed(now, Net::Eof),
-                        NetEvent::Failed(reason) => asking.call.feed(now, Net::Failed(reason)),
-                    }
-                    self.pump();
-                }
-            }
+            Input::Net(event) => self.net(&event),
+            Input::Granted => self.granted(),
             Input::Tool { tag, outcome } => self.turn(Turn::Tool { tag, outcome }),
             Input::Clock => {
                 if let Some(asking) = &mut self.body.asking {
@@ -147,7 +132,7 @@ impl<'a> Run<'a> {
             }
             Input::Command { from, .. } => self.refuse(from),
             Input::Read(_) | Input::Snapshot { .. } => self.input(input),
-            Input::Net(_) | Input::Tool { .. } | Input::Clock | Input::Resume => {
+            Input::Net(_) | Input::Granted | Input::Tool { .. } | Input::Clock | Input::Resume => {
                 self.body.deferred.push(input);
             }
             Input::Retry | Input::Rest => {}
@@ -187,55 +172,11 @@ impl<'a> Run<'a> {
         self.body.machine.input(input, &mut context, &mut self.out);
     }
 
-    fn batch_is_full(&self) -> bool {
+    pub(super) fn batch_is_full(&self) -> bool {
         self.out.events.len() >= BATCH_EVENTS_MAX || self.out_bytes >= BATCH_BYTES_MAX
     }
 
-    /// Takes from the model call what it has, until the batch is full or it has to wait.
-    fn pump(&mut self) {
-        while self.batches < BATCHES_MAX && !self.batch_is_full() {
-            let Some(asking) = &mut self.body.asking else { return };
-            let ask = asking.ask;
-            match asking.call.poll(self.job.now) {
-                Action::Text(text) => {
-                    self.turn(Turn::Model { ask, event: ModelEvent::Text(text) });
-                }
-                Action::Wait(deadline) => {
-                    asking.state = AskState::Waiting(deadline);
-                    return;
-                }
-                Action::Connect { target, request } => {
-                    self.deaf = true;
-                    self.upstream(Upstream::Connect { target, request });
-                }
-                Action::Disconnect => {
-                    self.deaf = true;
-                    self.upstream(Upstream::Disconnect);
-                }
-                Action::Finished(finish) => {
-                    self.body.asking = None;
-                    self.turn(Turn::Model { ask, event: ModelEvent::Finished(finish) });
-                }
-                Action::Failed { reason, context_exceeded } => {
-                    self.failed(&reason, context_exceeded);
-                }
-            }
-        }
-    }
-
-    /// A request the model's context had no room for is repeated once with half the history.
-    fn failed(&mut self, reason: &str, context_exceeded: bool) {
-        let asking = self.body.asking.take().expect("only a call that runs can fail");
-        if context_exceeded && !asking.halved {
-            let (ask, step) = (asking.ask, asking.step);
-            self.ask(ask, step, asking.model, true);
-        } else {
-            let event = ModelEvent::Failed { reason: reason.to_owned() };
-            self.turn(Turn::Model { ask: asking.ask, event });
-        }
-    }
-
-    fn upstream(&mut self, command: Upstream) {
+    pub(super) fn upstream(&mut self, command: Upstream) {
         (self.send)(Done::Upstream { agent: self.job.agent, command });
     }
 
@@ -286,7 +227,7 @@ impl<'a> Run<'a> {
         }
         for effect in std::mem::take(&mut self.out.effects) {
             match effect {
-                Effect::Ask { ask, step, model } => self.ask(ask, step, model, false),
+                Effect::Ask { ask, step, model } => self.ask(ask, step, model),
                 Effect::StopAsking { ask } => {
                     if self.body.asking.as_ref().is_some_and(|asking| asking.ask == ask) {
                         self.stop_asking();
@@ -363,65 +304,6 @@ impl<'a> Run<'a> {
             (self.send)(Done::Events(Published { agent, lines, first, count, tip }));
         }
         result
-    }
-
-    /// Builds the request of a step and starts its call.
-    fn ask(&mut self, ask: u64, step: u64, model: ModelSpec, halved: bool) {
-        let call = self.start_call(step, &model, halved);
-        match call {
-            Ok(call) => {
-                self.body.asking = Some(Box::new(Asking {
-                    ask,
-                    step,
-                    model,
-                    call,
-                    halved,
-                    state: AskState::Ready,
-                }));
-            }
-            Err(reason) => self.turn(Turn::Model { ask, event: ModelEvent::Failed { reason } }),
-        }
-    }
-
-    fn start_call(&mut self, step: u64, model: &ModelSpec, halved: bool) -> Result<Call, String> {
-        let settings = &self.job.settings;
-        let provider = settings
-            .providers
-            .get(&*model.provider)
-            .ok_or_else(|| format!("provider {} is not configured", model.provider))?;
-        let fresh = self.body.machine.fresh_texts();
-        let in_process = matches!(provider, Provider::Echo | Provider::Scripted(_));
-        let messages = if in_process && !fresh.is_empty() {
-            Vec::new()
-        } else {
-            let bytes = if halved { settings.history_bytes / 2 } else { settings.history_bytes };
-            self.history(bytes)?
-        };
-        let request = Request {
-            system: settings.system_prompt.as_deref(),
-            messages: &messages,
-            tools: settings.tools.specs(),
-            fresh,
-        };
-        let seed = self.random.next_u64();
-        Ok(Call::start(provider, &request, &model.model, step, self.job.now, seed))
-    }
-
-    /// The model's view of the session: whole turns, newest first, within `bytes` of log.
-    fn history(&self, bytes: usize) -> Result<Vec<Message>, String> {
-        let log = &self.body.log;
-        let lines = self
-            .store
-            .turns(&self.job.session, log.state(), log.tip(), bytes)
-            .map_err(|error| format!("the history cannot be read: {error}"))?;
-        let shape = Shape::new(self.job.session.clone());
-        let mut history = History::default();
-        for event in wire_forms(&lines).filter_map(|wire| shape.event(wire)) {
-            history.push_raw(event.seq, event.kind, event.payload).map_err(|error| {
-                format!("the history cannot be read: seq {}: {error}", event.seq)
-            })?;
-        }
-        Ok(history.finish())
     }
 
     /// Leaves the log as a clean stop leaves it: its last batch attested, no descriptor held.

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::harness::client::kinds;
 use crate::harness::provider::{Ask, Provider};
-use crate::harness::{Client, Event, Server};
+use crate::harness::{Client, Event, Server, eventually};
 
 fn started(definition: &Value) -> (Provider, Server, Client) {
     let provider = Provider::start();
@@ -346,6 +346,48 @@ fn a_provider_is_found_by_its_name() {
             ask.answer(text);
         });
     }
+}
+
+#[test]
+fn a_provider_is_asked_no_more_at_once_than_it_takes_and_turns_wait_in_order() {
+    let provider = Provider::start();
+    let sessions = ["s1", "s2", "s3", "s4"];
+    let server = Server::start(&sessions, &provider.config(&json!({"max_concurrent_requests": 1})));
+    let mut clients = sessions.map(|session| server.subscribed(session));
+    clients[0].wake("first");
+    let ask = provider.ask();
+    for (client, session) in clients.iter_mut().zip(sessions).skip(1) {
+        client.wake(session);
+        eventually("it waits for its provider", || {
+            let state = server.state(session);
+            (state["waits_for_provider"] == "fake" && state["status"] == "running").then_some(())
+        });
+    }
+    assert_eq!(server.state("s1")["waits_for_provider"], Value::Null);
+    // One that waits can be cancelled, and the next in line is asked in its place.
+    clients[1].cancel("no longer");
+    let cancelled = clients[1].events_until("turn/end");
+    assert_eq!(cancelled.last().unwrap().payload["status"], "cancelled");
+    assert!(provider.is_asked().is_none(), "nobody else was asked meanwhile");
+
+    ask.answer("1");
+    for number in [2, 3] {
+        let ask = provider.ask();
+        assert_eq!(ask.contents("user"), [sessions[number]]);
+        assert!(provider.is_asked().is_none());
+        ask.answer("later");
+    }
+    for number in [0, 2, 3] {
+        let events = clients[number].events_until("turn/end");
+        assert_eq!(events.last().unwrap().payload, json!({"status": "completed"}));
+    }
+    // A place is given back by a failure as well.
+    clients[0].wake("again");
+    provider.ask().refuse("400 Bad Request", "", "no");
+    clients[0].events_until("turn/end");
+    clients[1].wake("again");
+    provider.ask().answer("yes");
+    clients[1].events_until("turn/end");
 }
 
 #[test]

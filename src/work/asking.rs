@@ -1,0 +1,152 @@
+//! The model request of a step, driven between the turn machine and the provider: built from the log,
+//! queued where its provider answers only so many at once, polled, fed, and given up.
+
+use super::Upstream;
+use super::advance::NetEvent;
+use super::agent::{AskState, Asking, Progress};
+use super::run::{BATCHES_MAX, Run};
+use crate::agent::history::History;
+use crate::agent::{Input as Turn, Message, ModelEvent};
+use crate::conn::wire_forms;
+use crate::log::Shape;
+use crate::model::{Action, Call, Net, Provider, Request};
+use crate::proto::ident::ModelSpec;
+
+impl Run<'_> {
+    /// Something happened on the provider connection.
+    pub(super) fn net(&mut self, event: &NetEvent) {
+        let now = self.job.now;
+        let Some(asking) = &mut self.body.asking else { return };
+        let (Progress::Started(call), false) = (&mut asking.progress, self.deaf) else { return };
+        match event {
+            NetEvent::Connected => call.feed(now, Net::Connected),
+            NetEvent::Bytes(bytes) => call.feed(now, Net::Bytes(bytes)),
+            NetEvent::Eof => call.feed(now, Net::Eof),
+            NetEvent::Failed(reason) => call.feed(now, Net::Failed(reason)),
+        }
+        asking.state = AskState::Ready;
+        self.pump();
+    }
+
+    /// Takes from the model call what it has, until the batch is full or it has to wait.
+    pub(super) fn pump(&mut self) {
+        while self.batches < BATCHES_MAX && !self.batch_is_full() {
+            let Some(asking) = &mut self.body.asking else { return };
+            let ask = asking.ask;
+            // One that is queued has nothing to say, and nothing but a grant moves it.
+            let Progress::Started(call) = &mut asking.progress else { return };
+            match call.poll(self.job.now) {
+                Action::Text(text) => {
+                    self.turn(Turn::Model { ask, event: ModelEvent::Text(text) });
+                }
+                Action::Wait(deadline) => {
+                    asking.state = AskState::Waiting(deadline);
+                    return;
+                }
+                Action::Connect { target, request } => {
+                    self.deaf = true;
+                    self.upstream(Upstream::Connect { target, request });
+                }
+                Action::Disconnect => {
+                    self.deaf = true;
+                    self.upstream(Upstream::Disconnect);
+                }
+                Action::Finished(finish) => {
+                    self.body.asking = None;
+                    self.turn(Turn::Model { ask, event: ModelEvent::Finished(finish) });
+                }
+                Action::Failed { reason, context_exceeded } => {
+                    self.failed(&reason, context_exceeded);
+                }
+            }
+        }
+    }
+
+    /// A request the model's context had no room for is repeated once with half the history.
+    fn failed(&mut self, reason: &str, context_exceeded: bool) {
+        let asking = self.body.asking.take().expect("only a call that runs can fail");
+        if context_exceeded && !asking.halved {
+            let (ask, step) = (asking.ask, asking.step);
+            // It keeps the place it has with its provider.
+            self.start(ask, step, asking.model, true);
+        } else {
+            let event = ModelEvent::Failed { reason: reason.to_owned() };
+            self.turn(Turn::Model { ask: asking.ask, event });
+        }
+    }
+
+    /// Asks the model of a step, or waits until its provider takes one more request.
+    pub(super) fn ask(&mut self, ask: u64, step: u64, model: ModelSpec) {
+        let provider = self.job.settings.providers.get(&*model.provider);
+        let bounded = provider.is_some_and(|provider| provider.max_concurrent_requests().is_some());
+        if bounded {
+            let (progress, state) = (Progress::Queued, AskState::Waiting(None));
+            let asking = Asking { ask, step, model, progress, halved: false, state };
+            self.body.asking = Some(Box::new(asking));
+        } else {
+            self.start(ask, step, model, false);
+        }
+    }
+
+    /// The provider takes the request that was queued.
+    pub(super) fn granted(&mut self) {
+        let queued = |asking: &mut Box<Asking>| matches!(asking.progress, Progress::Queued);
+        if let Some(asking) = self.body.asking.take_if(queued) {
+            self.start(asking.ask, asking.step, asking.model, false);
+            self.pump();
+        }
+    }
+
+    /// Builds the request of a step and starts its call.
+    fn start(&mut self, ask: u64, step: u64, model: ModelSpec, halved: bool) {
+        match self.start_call(step, &model, halved) {
+            Ok(call) => {
+                let (progress, state) = (Progress::Started(Box::new(call)), AskState::Ready);
+                let asking = Asking { ask, step, model, progress, halved, state };
+                self.body.asking = Some(Box::new(asking));
+            }
+            Err(reason) => self.turn(Turn::Model { ask, event: ModelEvent::Failed { reason } }),
+        }
+    }
+
+    fn start_call(&mut self, step: u64, model: &ModelSpec, halved: bool) -> Result<Call, String> {
+        let settings = &self.job.settings;
+        let provider = settings
+            .providers
+            .get(&*model.provider)
+            .ok_or_else(|| format!("provider {} is not configured", model.provider))?;
+        let fresh = self.body.machine.fresh_texts();
+        let in_process = matches!(provider, Provider::Echo | Provider::Scripted(_));
+        let messages = if in_process && !fresh.is_empty() {
+            Vec::new()
+        } else {
+            let bytes = if halved { settings.history_bytes / 2 } else { settings.history_bytes };
+            self.history(bytes)?
+        };
+        let request = Request {
+            system: settings.system_prompt.as_deref(),
+            messages: &messages,
+            tools: settings.tools.specs(),
+            fresh,
+        };
+        let seed = self.random.next_u64();
+        Ok(Call::start(provider, &request, &model.model, step, self.job.now, seed))
+    }
+
+    /// The model's view of the session: whole turns, newest first, within `bytes` of log.
+    fn history(&self, bytes: usize) -> Result<Vec<Message>, String> {
+        let log = &self.body.log;
+        let lines = self
+            .store
+            .turns(&self.job.session, log.state(), log.tip(), bytes)
+            .map_err(|error| format!("the history cannot be read: {error}"))?;
+        let shape = Shape::new(self.job.session.clone());
+        let mut history = History::default();
+        for event in wire_forms(&lines).filter_map(|wire| shape.event(wire)) {
+            history.push_raw(event.seq, event.kind, event.payload).map_err(|error| {
+                format!("the history cannot be read: seq {}: {error}", event.seq)
+            })?;
+        }
+        Ok(history.finish())
+    }
+}
