@@ -51,6 +51,11 @@ impl Endpoint {
     pub fn target(&self) -> &str {
         &self.0.path
     }
+
+    /// The path under which the server tells what the agent does.
+    pub fn agent_target(&self) -> &str {
+        self.0.path.strip_suffix("/ws").unwrap_or(&self.0.path)
+    }
 }
 
 const SHAPE: &str = "expected ws://HOST[:PORT]/agents/AGENT/ws";
@@ -101,5 +106,6 @@ mod tests {
         let agent = SessionId::parse("a.b").unwrap();
         let endpoint = Endpoint::of_agent("[::1]:7".parse().unwrap(), &agent);
         assert_eq!(endpoint.to_string(), "ws://[::1]:7/agents/a.b/ws");
+        assert_eq!(endpoint.agent_target(), "/agents/a.b");
     }
 }

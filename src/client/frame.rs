@@ -73,11 +73,13 @@ impl ServerFrame {
     }
 }
 
-fn string(frame: Value<'_>, key: &str) -> Option<String> {
+/// A member of `frame` that is a string.
+pub(super) fn string(frame: Value<'_>, key: &str) -> Option<String> {
     Some(member(frame, key)?.as_str()?.into_owned())
 }
 
-fn member<'a>(frame: Value<'a>, key: &str) -> Option<Value<'a>> {
+/// The first member of `frame` with this name.
+pub(super) fn member<'a>(frame: Value<'a>, key: &str) -> Option<Value<'a>> {
     frame.members()?.find(|(name, _)| name.is(key)).map(|(_, value)| value)
 }
 

@@ -9,6 +9,7 @@
 mod endpoint;
 mod frame;
 mod handshake;
+mod state;
 
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -22,6 +23,7 @@ pub use self::frame::ServerFrame;
 #[cfg(any(test, fuzzing))]
 pub use self::frame::fuzz;
 use self::handshake::{Handshake, Refused};
+pub use self::state::AgentState;
 use crate::limits::{CLOSE_S, ERROR_BODY_BYTES_MAX, EVENT_BYTES_MAX, HANDSHAKE_S};
 use crate::os;
 use crate::proto::command::Command;

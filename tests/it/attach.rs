@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 use crate::harness::provider::Provider;
 use crate::harness::server::{binary, collect};
-use crate::harness::{Server, eventually, token};
+use crate::harness::{Server, eventually, scripted, token};
 
 /// A running `attach`; dropping it kills exactly this process.
 struct Attach {
@@ -44,6 +44,14 @@ impl Attach {
         let stdin = self.stdin.as_mut().unwrap();
         stdin.write_all(format!("{line}\n").as_bytes()).unwrap();
         stdin.flush().unwrap();
+    }
+
+    /// Attaches with `text` piped in, and nothing behind it.
+    fn piped(server: &Server, session: &str, text: &str) -> Self {
+        let mut attach = Self::to(server, session, &[]);
+        attach.type_line(text);
+        attach.stdin = None;
+        attach
     }
 
     /// Waits until `text` has been shown on either stream.
@@ -187,4 +195,44 @@ fn it_stops_for_good_when_superseded_or_unauthorized() {
     let mut refused = Attach::spawn(server.folder().path(), &[&url, "--token", "wrong"], &[]);
     refused.expect_shown("unauthorized");
     assert_ne!(refused.exit_code(), Some(0));
+}
+
+#[test]
+fn text_piped_into_a_turn_that_cannot_be_resumed_ends_with_the_reason() {
+    let provider = Provider::start();
+    let config = provider.config(&json!({}));
+    let mut server = Server::start(&["s1"], &config);
+    server.subscribed("s1").wake("first");
+    let _ask = provider.ask();
+    server.kill();
+    let server = Server::start_in(server.folder(), &["s1"], &config);
+    let mut attach = Attach::piped(&server, "s1", "second");
+    provider.ask().refuse("400 Bad Request", "", "no model of that name");
+    attach.expect_shown("no model of that name");
+    assert_eq!(attach.exit_code(), Some(1));
+    let mut attach = Attach::piped(&server, "s1", "third");
+    provider.ask().answer("Here I am.");
+    assert_eq!(attach.exit_code(), Some(0));
+}
+
+#[test]
+fn text_piped_into_a_parked_turn_ends_with_what_to_type() {
+    let call = json!({"id": "c1", "name": "true", "args": {"all": "of it"}});
+    let mut config = scripted(&json!([{"tool_calls": [call]}, {"text": "Done."}]));
+    config["approvals"] = json!(true);
+    config["policy"] = json!(["*"]);
+    config["tools"] = json!([{"name": "true", "command": ["true"], "approval": "always"}]);
+    let server = Server::start(&["s1"], &config);
+    // Also from behind the request, which is not replayed then.
+    for arguments in [&[][..], &[], &["--from", "1000"]] {
+        let mut attach = Attach::to(&server, "s1", arguments);
+        attach.type_line("go on");
+        attach.stdin = None;
+        attach.expect_shown("/approve");
+        attach.expect_shown("c1");
+        assert_eq!(attach.exit_code(), Some(1), "{arguments:?}");
+    }
+    let mut attach = Attach::piped(&server, "s1", "/approve c1");
+    assert_eq!(attach.exit_code(), Some(0));
+    attach.expect_shown("Done.");
 }

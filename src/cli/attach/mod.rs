@@ -22,7 +22,7 @@ use self::target::Target;
 use self::terminal::{Over, Terminal};
 use super::args::Attach;
 use super::{Failure, World};
-use crate::client::{Client, ConnectError};
+use crate::client::{AgentState, Client, ConnectError};
 use crate::disk::text_file;
 use crate::os;
 
@@ -31,7 +31,9 @@ pub(super) fn run(attach: &Attach, world: World) -> Result<(), Failure> {
         target::find(attach, &*world.env, &text_file::read_to_string).map_err(Failure::bad)?;
     let mut client = connect(&target).map_err(|error| refusal(&target, &error))?;
     let (events, inbox) = mpsc::sync_channel(WAITING_EVENTS_MAX);
-    let mut terminal = Terminal::new(attach, &world, inbox);
+    let (endpoint, token) = (target.endpoint.clone(), target.token.clone());
+    let ask = Box::new(move || AgentState::ask(&endpoint, token.expose()));
+    let mut terminal = Terminal::new(attach, &world, inbox, ask);
     let World { stdin, stdin_is_terminal, .. } = world;
     let lines = events.clone();
     spawn("keyboard", move || read_lines(stdin, stdin_is_terminal, &lines))?;

@@ -120,8 +120,9 @@ impl Screen {
                 self.line(out, Tone::Wrong, &format!("  <- error: {}", excerpt(error)));
             }
             Body::ApprovalRequested(call) => {
-                let (shown, id) = (shown(call), &call.id);
-                let text = format!("  ?? {shown}: /approve {id} or /deny {id} [REASON]");
+                // Whoever decides about a call has to see all of it.
+                let Call { id, name, args } = call;
+                let text = format!("  ?? {name} {args}\n     /approve {id} or /deny {id} [REASON]");
                 self.line(out, Tone::Asks, &text);
             }
             Body::ApprovalResolved { call_id, verdict, reason } => {
@@ -213,13 +214,13 @@ fn prefixed(mark: &str, text: &str) -> String {
     lines.join("\n")
 }
 
-/// The beginning of a text, on one line.
+/// The beginning of a text, on one line; when that is not all, with the size of the whole.
 fn excerpt(text: &str) -> String {
     let mut lines = text.trim_end().lines();
     let line = lines.next().unwrap_or_default();
     let mut shown: String = line.chars().take(EXCERPT_CHARS).collect();
     if shown.len() < line.len() || lines.next().is_some() {
-        shown.push_str(" ...");
+        write!(shown, " ... ({} bytes)", text.len()).expect("a String takes every character");
     }
     shown
 }
@@ -227,10 +228,11 @@ fn excerpt(text: &str) -> String {
 /// Stands before what a person says to wake the agent.
 const SAID: &str = "> ";
 
-const EXCERPT_CHARS: usize = 160;
+/// With its arrow and its size it fits a line of 100 columns.
+const EXCERPT_CHARS: usize = 72;
 
 /// The text without what a terminal would obey; line feeds and tabs stay.
-fn harmless(text: &str) -> String {
+pub(super) fn harmless(text: &str) -> String {
     let obeyed = |c: char| c.is_control() && c != '\n' && c != '\t';
     text.chars().map(|c| if obeyed(c) { char::REPLACEMENT_CHARACTER } else { c }).collect()
 }
@@ -299,9 +301,10 @@ mod tests {
             text,
             "> how warm\n> is it?\nLet me look.\n\
              \x20 -> get_weather {\"city\":\"Oslo\"}\n\
-             \x20 ?? get_weather {\"city\":\"Oslo\"}: /approve c1 or /deny c1 [REASON]\n\
+             \x20 ?? get_weather {\"city\":\"Oslo\"}\n\
+             \x20    /approve c1 or /deny c1 [REASON]\n\
              \x20 approved c1\n\
-             \x20 <- 22C ...\n\
+             \x20 <- 22C ... (9 bytes)\n\
              >> in short\n22C.\n-- completed, 2 steps, 20 + 10 tokens\n"
         );
     }
@@ -383,8 +386,16 @@ mod tests {
     #[test]
     fn long_arguments_and_results_are_cut() {
         let text = excerpt(&"x".repeat(EXCERPT_CHARS + 1));
-        assert_eq!(text, format!("{} ...", "x".repeat(EXCERPT_CHARS)));
+        assert_eq!(text, format!("{} ... (73 bytes)", "x".repeat(EXCERPT_CHARS)));
         assert_eq!(excerpt("one line\n\n"), "one line");
         assert_eq!(excerpt(""), "");
+    }
+
+    #[test]
+    fn a_call_that_waits_for_a_verdict_is_shown_whole() {
+        let args = format!("{{\"path\":\"{}\"}}", "x".repeat(10 * EXCERPT_CHARS));
+        let call = Call { args: args.clone().into(), ..call() };
+        let text = shown_of(&[Body::ApprovalRequested(call)]);
+        assert!(text.contains(&args), "{text}");
     }
 }

@@ -5,7 +5,7 @@
 //!
 //! Invariant: every event below `next_seq` (from the first wanted one on) has been heard once.
 
-use crate::client::ServerFrame;
+use crate::client::{AgentState, ServerFrame};
 use crate::proto::command::Command;
 use crate::proto::event::ErrorCode;
 use crate::proto::payload::{Body, TurnStatus};
@@ -17,6 +17,8 @@ pub(super) struct Talk {
     /// The log's last seq when this connection began: up to there it is history.
     history_end: Option<u64>,
     turn_open: bool,
+    /// Nothing works at the open turn, and there has been no event since the server said so.
+    interrupted: bool,
     /// Ids of the parked calls that wait for a verdict, oldest first.
     parked: Vec<String>,
     awaited: Vec<Wait>,
@@ -67,6 +69,8 @@ pub(super) enum Outcome {
     Failed,
     /// The turn waits for a verdict on this call, and nobody is left to give it.
     Parked(String),
+    /// The turn is open, and nothing works at it.
+    Interrupted,
 }
 
 impl Talk {
@@ -75,6 +79,7 @@ impl Talk {
             next_seq: from_seq,
             history_end: None,
             turn_open: false,
+            interrupted: false,
             parked: Vec::new(),
             awaited: Vec::new(),
             connection: 0,
@@ -97,6 +102,7 @@ impl Talk {
         // Who asks for more than there is wants what is new.
         self.next_seq = self.next_seq.min(tip);
         self.history_end = Some(last_seq);
+        self.interrupted = false;
         self.connection += 1;
         continues
     }
@@ -126,6 +132,7 @@ impl Talk {
             ServerFrame::Event { seq, .. } if *seq < self.next_seq => Heard::Repeated,
             ServerFrame::Event { seq, body, .. } => {
                 self.next_seq = seq + 1;
+                self.interrupted = false;
                 body.as_ref().map_or(Heard::News, |body| self.event(body))
             }
             ServerFrame::Error { code, .. } => match ErrorCode::parse(code) {
@@ -153,36 +160,76 @@ impl Talk {
         &self.parked
     }
 
-    /// Whether all there was to hear has been heard, and nothing that was said is under way.
+    /// Whether nothing will happen before something is said: all there was to hear has been heard,
+    /// nothing that was said is under way, and no turn goes on by itself.
     pub(super) fn is_quiet(&self) -> bool {
-        self.caught_up() && !self.turn_open && self.awaited.is_empty()
+        let goes_on = self.turn_open && self.parked.is_empty() && !self.interrupted;
+        self.is_caught_up() && self.awaited.is_empty() && !goes_on
+    }
+
+    /// Whether events are to come, of which the log alone does not tell that they will: whoever
+    /// hears none for a while should ask the server.
+    pub(super) fn wonders(&self) -> bool {
+        let expects = self.turn_open || self.awaits();
+        self.is_caught_up() && expects && self.parked.is_empty() && !self.interrupted
+    }
+
+    /// The server has been asked what the agent does. An answer from another moment than the last
+    /// event heard is of no use.
+    pub(super) fn told(&mut self, state: AgentState) {
+        if state.last_seq.checked_add(1) != Some(self.next_seq) {
+            return;
+        }
+        match state.status.as_str() {
+            // A replay that began late has not shown the requests.
+            "parked" => (self.turn_open, self.parked) = (true, state.pending),
+            "interrupted" => (self.turn_open, self.interrupted) = (true, true),
+            _ => {}
+        }
+    }
+
+    /// Whether nothing works at the open turn, as far as is known.
+    pub(super) fn is_interrupted(&self) -> bool {
+        self.interrupted
     }
 
     /// Whether anything is left to wait for once nothing more is typed; none while there is. Who
     /// has said nothing is a spectator and waits for ever.
     pub(super) fn outcome(&self) -> Option<Outcome> {
-        if !self.said_anything || !self.caught_up() {
+        if !self.said_anything || !self.is_caught_up() {
             return None;
         }
-        if !self.awaited.is_empty() {
-            // The log has been read to its end and nothing runs: what an earlier connection took
-            // with it will not come any more.
-            let lost = self.awaited.iter().all(|wait| wait.connection < self.connection);
-            return (lost && !self.turn_open).then_some(Outcome::Failed);
-        }
-        if let Some(call_id) = self.parked.first() {
+        let may_come = |wait: &&Wait| self.may_come(wait);
+        let is_text = |wait: &Wait| matches!(wait.trace, Trace::Text(_));
+        // A parked turn answers everything but texts: those wait with it.
+        if let Some(call_id) = self.parked.first()
+            && self.awaited.iter().filter(may_come).all(is_text)
+        {
             return Some(Outcome::Parked(call_id.clone()));
         }
+        if self.awaited.iter().any(|wait| self.may_come(wait)) {
+            return None;
+        }
         let bad_end = matches!(self.last_end, Some(TurnStatus::Failed | TurnStatus::Rejected));
-        match (self.turn_open, self.refused || bad_end) {
-            (true, _) => None,
+        let lost = !self.awaited.is_empty();
+        match (self.turn_open, self.refused || bad_end || lost) {
+            (true, _) => self.interrupted.then_some(Outcome::Interrupted),
             (false, true) => Some(Outcome::Failed),
             (false, false) => Some(Outcome::Done),
         }
     }
 
-    fn caught_up(&self) -> bool {
+    fn is_caught_up(&self) -> bool {
         self.history_end.is_some_and(|last_seq| self.next_seq > last_seq)
+    }
+
+    /// Whether a command may still leave its trace, once the log has been heard to its end. One that
+    /// went over an earlier connection was lost with it, unless it is a text that waits for the next
+    /// step of a turn.
+    fn may_come(&self, wait: &Wait) -> bool {
+        let is_text = matches!(wait.trace, Trace::Text(_));
+        let next_step = self.turn_open && !self.interrupted;
+        wait.connection == self.connection || (is_text && next_step)
     }
 
     fn event(&mut self, body: &Body) -> Heard {
@@ -248,214 +295,4 @@ impl Talk {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::proto::payload::{Call, Verdict};
-
-    /// A talk on a fresh session whose first event has been heard.
-    fn talk() -> Talk {
-        let mut talk = Talk::new(0);
-        assert!(talk.connected(0));
-        hear(&mut talk, &[Body::SessionCreated]);
-        talk
-    }
-
-    fn hear(talk: &mut Talk, bodies: &[Body]) -> Vec<Heard> {
-        bodies
-            .iter()
-            .map(|body| {
-                let kind = body.kind().to_owned();
-                let seq = talk.next_seq();
-                talk.hear(&ServerFrame::Event { seq, kind, body: Some(body.clone()) })
-            })
-            .collect()
-    }
-
-    fn inject(text: &str, wake: bool) -> Command {
-        Command::Inject { text: text.into(), wake }
-    }
-
-    fn user(text: &str) -> Body {
-        Body::UserMessage { text: text.into() }
-    }
-
-    fn start() -> Body {
-        Body::TurnStart { agent: "agent-s1".into() }
-    }
-
-    fn end(status: TurnStatus) -> Body {
-        Body::TurnEnd { status, reason: None }
-    }
-
-    fn error(code: &str) -> ServerFrame {
-        ServerFrame::Error { code: code.into(), message: String::new() }
-    }
-
-    #[test]
-    fn a_text_is_done_when_its_turn_is_over() {
-        let mut talk = talk();
-        talk.said(&inject("hi", true));
-        assert_eq!(talk.outcome(), None);
-        assert_eq!(hear(&mut talk, &[start(), user("hi")]), [Heard::News, Heard::OwnText]);
-        assert_eq!(talk.outcome(), None);
-        hear(&mut talk, &[end(TurnStatus::Completed)]);
-        assert_eq!(talk.outcome(), Some(Outcome::Done));
-    }
-
-    #[test]
-    fn the_turn_that_counts_is_the_one_that_took_the_text() {
-        let mut talk = talk();
-        talk.said(&inject("b", true));
-        hear(&mut talk, &[start(), user("a"), end(TurnStatus::Completed)]);
-        assert_eq!(talk.outcome(), None);
-        hear(&mut talk, &[start(), user("b"), end(TurnStatus::Failed)]);
-        assert_eq!(talk.outcome(), Some(Outcome::Failed));
-    }
-
-    #[test]
-    fn a_text_that_a_stopped_turn_leaves_in_the_inbox_is_not_waited_for() {
-        let mut talk = talk();
-        talk.said(&inject("a", true));
-        talk.said(&inject("b", true));
-        hear(&mut talk, &[start(), user("a"), end(TurnStatus::Cancelled)]);
-        assert_eq!(talk.outcome(), Some(Outcome::Failed));
-    }
-
-    #[test]
-    fn a_spectator_waits_for_ever() {
-        let mut talk = talk();
-        hear(&mut talk, &[start(), user("a"), end(TurnStatus::Completed)]);
-        assert_eq!(talk.outcome(), None);
-    }
-
-    #[test]
-    fn it_is_quiet_between_turns() {
-        let mut talk = Talk::new(0);
-        assert!(!talk.is_quiet(), "not connected");
-        talk.connected(0);
-        assert!(!talk.is_quiet(), "history is still to come");
-        hear(&mut talk, &[Body::SessionCreated]);
-        assert!(talk.is_quiet());
-        talk.said(&inject("a", true));
-        assert!(!talk.is_quiet(), "the text is on its way");
-        hear(&mut talk, &[start(), user("a")]);
-        assert!(!talk.is_quiet(), "the turn runs");
-        hear(&mut talk, &[end(TurnStatus::Completed)]);
-        assert!(talk.is_quiet());
-    }
-
-    #[test]
-    fn history_is_heard_first() {
-        let mut talk = Talk::new(0);
-        talk.connected(2);
-        talk.said(&inject("a", false));
-        hear(&mut talk, &[Body::SessionCreated, start()]);
-        assert_eq!(talk.outcome(), None, "the turn's end is history too");
-        hear(&mut talk, &[end(TurnStatus::Completed)]);
-        assert_eq!(talk.outcome(), Some(Outcome::Done));
-    }
-
-    #[test]
-    fn a_parked_turn_with_nobody_left_to_decide() {
-        let call = Call { id: "c1".into(), name: "t".into(), args: "{}".into() };
-        let resolved = Body::ApprovalResolved {
-            call_id: "c1".into(),
-            verdict: Verdict::Approved,
-            reason: None,
-        };
-        let mut talk = talk();
-        talk.said(&inject("hi", true));
-        hear(&mut talk, &[start(), user("hi"), Body::ApprovalRequested(call)]);
-        assert_eq!(talk.outcome(), Some(Outcome::Parked("c1".into())));
-        talk.said(&Command::Approve { call_id: "c1".into() });
-        assert_eq!(talk.outcome(), None);
-        hear(&mut talk, &[resolved, end(TurnStatus::Completed)]);
-        assert_eq!(talk.outcome(), Some(Outcome::Done));
-    }
-
-    #[test]
-    fn a_refusal_ends_the_wait_for_what_it_is_about() {
-        for (command, code) in [
-            (Command::Cancel { reason: None }, "not_running"),
-            (Command::Approve { call_id: "c1".into() }, "stale_call"),
-            (Command::Deny { call_id: "c1".into(), reason: None }, "unsupported"),
-            (inject("a", true), "bad_frame"),
-        ] {
-            let mut talk = talk();
-            talk.said(&command);
-            assert_eq!(talk.outcome(), None);
-            talk.hear(&error(code));
-            assert_eq!(talk.outcome(), Some(Outcome::Failed), "{code}");
-        }
-        let mut talk = talk();
-        talk.said(&inject("a", true));
-        talk.hear(&error("stale_call"));
-        assert_eq!(talk.outcome(), None, "an error about something else");
-    }
-
-    #[test]
-    fn errors_after_which_nobody_should_come_back() {
-        let mut talk = talk();
-        for (code, heard) in [
-            ("superseded", Heard::LastWord(ErrorCode::Superseded)),
-            ("unauthorized", Heard::LastWord(ErrorCode::Unauthorized)),
-            ("lagged", Heard::News),
-            ("internal", Heard::News),
-            ("new_in_version_2", Heard::News),
-        ] {
-            assert_eq!(talk.hear(&error(code)), heard);
-        }
-    }
-
-    #[test]
-    fn commands_that_the_log_acknowledges() {
-        let mut talk = talk();
-        talk.said(&Command::SetPolicy { patterns: vec![] });
-        assert_eq!(talk.outcome(), None);
-        hear(&mut talk, &[Body::PolicyUpdated { patterns: vec![] }]);
-        assert_eq!(talk.outcome(), Some(Outcome::Done));
-    }
-
-    #[test]
-    fn what_a_lost_connection_took_with_it_is_not_waited_for() {
-        let mut talk = talk();
-        talk.said(&inject("a", true));
-        assert!(talk.awaits());
-        talk.connected(0);
-        assert_eq!(talk.outcome(), Some(Outcome::Failed));
-        talk.said(&inject("b", true));
-        assert_eq!(talk.outcome(), None);
-    }
-
-    #[test]
-    fn what_the_replay_after_a_lost_connection_shows_was_taken() {
-        let mut talk = talk();
-        talk.said(&inject("a", true));
-        talk.connected(3);
-        hear(&mut talk, &[start(), user("a")]);
-        assert_eq!(talk.outcome(), None);
-        hear(&mut talk, &[end(TurnStatus::Completed)]);
-        assert_eq!(talk.outcome(), Some(Outcome::Done));
-    }
-
-    #[test]
-    fn nothing_is_heard_twice() {
-        let mut talk = talk();
-        hear(&mut talk, &[start()]);
-        let again = ServerFrame::Event { seq: 1, kind: "turn/start".into(), body: Some(start()) };
-        assert_eq!(talk.hear(&again), Heard::Repeated);
-        assert_eq!(talk.next_seq(), 2);
-    }
-
-    #[test]
-    fn a_log_restored_from_an_older_copy_is_noticed() {
-        let mut talk = talk();
-        hear(&mut talk, &[start(), user("a"), end(TurnStatus::Completed)]);
-        assert!(talk.connected(3), "exactly what has been heard");
-        assert!(!talk.connected(1));
-        assert_eq!(talk.next_seq(), 2);
-        let mut talk = Talk::new(100);
-        assert!(talk.connected(3), "nothing has been heard yet");
-        assert_eq!(talk.next_seq(), 4, "only what is new");
-    }
-}
+mod tests;

@@ -3,17 +3,18 @@
 //! Owns everything but the connection, of which it sees the sending half. What the frames mean is
 //! `talk`'s, how they look is `screen`'s.
 
+use std::io;
 use std::mem;
-use std::sync::mpsc::Receiver;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use super::screen::Screen;
+use super::screen::{Screen, harmless};
 use super::sources::Event;
 use super::talk::{Heard, Outcome, Talk};
 use super::typed::{self, Typed};
 use crate::cli::args::Attach;
 use crate::cli::{Failure, Output, World};
-use crate::client::{Sender, ServerFrame};
+use crate::client::{AgentState, Sender, ServerFrame};
 use crate::limits::CLOSE_S;
 use crate::proto::command::Command;
 use crate::proto::event::ErrorCode;
@@ -86,9 +87,13 @@ impl View {
     }
 }
 
+/// Asks the server what the agent does, over a connection of its own.
+pub(super) type Ask = Box<dyn Fn() -> io::Result<AgentState>>;
+
 /// Everything but the connection.
 pub(super) struct Terminal {
     inbox: Receiver<Event>,
+    ask: Ask,
     stdout: Output,
     stderr: Output,
     view: View,
@@ -103,9 +108,15 @@ pub(super) struct Terminal {
 }
 
 impl Terminal {
-    pub(super) fn new(attach: &Attach, world: &World, inbox: Receiver<Event>) -> Terminal {
+    pub(super) fn new(
+        attach: &Attach,
+        world: &World,
+        inbox: Receiver<Event>,
+        ask: Ask,
+    ) -> Terminal {
         Terminal {
             inbox,
+            ask,
             stdout: world.stdout.clone(),
             stderr: world.stderr.clone(),
             view: View::of(attach, world),
@@ -121,17 +132,17 @@ impl Terminal {
     pub(super) fn converse(&mut self, sender: &Sender) -> Result<Over, Failure> {
         self.greeted = false;
         loop {
-            let event = self.inbox.recv().expect("`run` holds a sending end as long as this one");
-            match event {
-                Event::Line(line) => {
+            match self.next_event() {
+                Some(Event::Line(line)) => {
                     if self.line(&line)? {
                         self.leave(sender);
                         return Ok(Over::Done);
                     }
                 }
-                Event::InputEnded => self.input_ended = true,
-                Event::Frame(text) => self.frame(&text, sender)?,
-                Event::Gone(code, how) => return self.gone(code, how),
+                Some(Event::InputEnded) => self.input_ended = true,
+                Some(Event::Frame(text)) => self.frame(&text, sender)?,
+                Some(Event::Gone(code, how)) => return self.gone(code, how),
+                None => self.wonder()?,
             }
             if self.greeted {
                 for command in mem::take(&mut self.unsent) {
@@ -147,6 +158,35 @@ impl Terminal {
                 self.stdout.print(self.view.prompt())?;
             }
         }
+    }
+
+    /// Waits for the next event; none when it has been quiet for long enough to wonder why.
+    fn next_event(&self) -> Option<Event> {
+        let event = if self.talk.wonders() {
+            self.inbox.recv_timeout(QUIET)
+        } else {
+            self.inbox.recv().map_err(RecvTimeoutError::from)
+        };
+        match event {
+            Ok(event) => Some(event),
+            Err(RecvTimeoutError::Timeout) => None,
+            Err(RecvTimeoutError::Disconnected) => {
+                unreachable!("`run` holds a sending end as long as this one")
+            }
+        }
+    }
+
+    /// Asks the server what the agent does: a turn whose resume failed says nothing more, not even
+    /// that it ended.
+    fn wonder(&mut self) -> Result<(), Failure> {
+        // A server that is gone is noticed on the socket.
+        let Ok(state) = (self.ask)() else { return Ok(()) };
+        let why = state.last_error.as_ref().map_or(String::new(), |error| format!(": {error}"));
+        self.talk.told(state);
+        if self.talk.is_interrupted() {
+            self.notice(&format!("the turn has stopped but not ended{why}; a text resumes it"))?;
+        }
+        Ok(())
     }
 
     /// How far the log has been heard.
@@ -269,10 +309,13 @@ impl Terminal {
     /// Something about the conversation that is no part of it.
     pub(super) fn notice(&mut self, text: &str) -> Result<(), Failure> {
         self.stdout.print(self.view.end_line())?;
-        self.stderr.print(format!("-- {text}\n"))?;
+        self.stderr.print(format!("-- {}\n", harmless(text)))?;
         Ok(())
     }
 }
+
+/// After so long without an event the server is asked what it is doing.
+const QUIET: Duration = Duration::from_secs(2);
 
 /// A send that fails is not looked at: the connection is broken, and the thread that reads it tells.
 fn send(sender: &Sender, command: &Command) {
@@ -282,6 +325,8 @@ fn send(sender: &Sender, command: &Command) {
 fn finished(outcome: Outcome) -> Result<(), Failure> {
     match outcome {
         Outcome::Done => Ok(()),
+        // `wonder` has said why.
+        Outcome::Interrupted => Err(Failure::shown()),
         Outcome::Failed => Err(Failure::bad("not everything that was sent was done; see above")),
         Outcome::Parked(call_id) => Err(Failure::bad(format!(
             "the turn waits for a verdict on call {call_id}: attach again and /approve or /deny it"
