@@ -281,11 +281,6 @@ fn snapshot_json(
     let mut out =
         format!("{{\"session_id\":\"{session}\",\"last_seq\":{last_seq},\"status\":").into_bytes();
     write_string(&mut out, snapshot.map_or("damaged", |snapshot| snapshot.status.as_str()));
-    out.extend_from_slice(b",\"waits_for_provider\":");
-    match waits_for {
-        Some(name) => write_string(&mut out, name),
-        None => out.extend_from_slice(b"null"),
-    }
     out.extend_from_slice(b",\"pending_approvals\":[");
     for (index, call) in snapshot.iter().flat_map(|snapshot| &snapshot.pending).enumerate() {
         if index > 0 {
@@ -318,6 +313,11 @@ fn snapshot_json(
     out.extend_from_slice(format!("],\"connected\":{connected},\"last_error\":").as_bytes());
     match damage.or_else(|| snapshot.and_then(|snapshot| snapshot.last_error.as_deref())) {
         Some(error) => write_string(&mut out, error),
+        None => out.extend_from_slice(b"null"),
+    }
+    out.extend_from_slice(b",\"waits_for_provider\":");
+    match waits_for {
+        Some(name) => write_string(&mut out, name),
         None => out.extend_from_slice(b"null"),
     }
     out.extend_from_slice(b"}\n");
