@@ -75,7 +75,7 @@ pub enum Status {
     Interrupted,
 }
 
-/// What `GET /agents/{id}` tells of an agent.
+/// What can be told about an agent; `GET /agents/{id}` shows it but for `step` and `inbox_len`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Snapshot {
     /// What it is doing.
