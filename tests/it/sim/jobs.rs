@@ -343,6 +343,7 @@ fn describe_input(input: &Input) -> String {
         Input::Resume => "resume".to_owned(),
         Input::Retry => "retry".to_owned(),
         Input::Rest => "rest".to_owned(),
+        Input::Granted => "granted".to_owned(),
     }
 }
 
