@@ -30,7 +30,8 @@ pub struct SessionLog {
     pub(super) tip: Tip,
     pub(super) state: State,
     pub(super) end: End,
-    /// What recovery found and could not yet put right, for want of space.
+    /// What recovery found and has not put right yet: for want of space, or because there is time
+    /// until the next append.
     pub(super) heal: Option<Box<Heal>>,
     pub(super) mailbox: Mailbox,
     pub(super) file: Option<Box<dyn DiskFile>>,

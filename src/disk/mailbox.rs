@@ -22,6 +22,8 @@ use crate::proto::ident::{EventId, SessionId};
 pub(super) struct Mailbox {
     /// There is a file.
     exists: bool,
+    /// Its name and its entries are known to be stored: whoever wrote them may have died before that.
+    settled: bool,
     /// Its length up to the last sound line.
     bytes: u64,
     /// Its length.
@@ -52,7 +54,7 @@ impl Mailbox {
             }
         }
         let waiting = entries.iter().map(|entry| entry.id).collect();
-        Ok((Self { exists: true, bytes, file_bytes, waiting }, entries))
+        Ok((Self { exists: true, settled: false, bytes, file_bytes, waiting }, entries))
     }
 
     /// The log holds this id.
@@ -88,17 +90,32 @@ impl SessionLog {
         if self.mailbox.exists {
             let file = store.open_file(&path, Open::Write)?;
             self.inbox_clean(store, &*file)?;
+            self.inbox_settle(store, &*file)?;
             store.write_at_end(&*file, &path, &lines, self.mailbox.bytes)?;
             if store.syncs_always() {
                 store.sync_data(&*file, &path)?;
             }
         } else {
             store.make_file(&path, &lines)?;
-            self.mailbox.exists = true;
+            (self.mailbox.exists, self.mailbox.settled) = (true, true);
         }
         self.mailbox.bytes += lines.len() as u64;
         self.mailbox.file_bytes = self.mailbox.bytes;
         self.mailbox.waiting.extend(entries.iter().map(|entry| entry.id));
+        Ok(())
+    }
+
+    /// Makes durable what was found in the file, as it is done with a segment.
+    pub(super) fn inbox_settle(&mut self, store: &Store, file: &dyn DiskFile) -> Result<(), Stop> {
+        if !self.mailbox.settled {
+            let path = store.files().inbox(self.shape.session());
+            if store.syncs_always() {
+                super::recover::rewrite(store, &path, file, 0, self.mailbox.bytes)?;
+                store.sync_data(file, &path)?;
+            }
+            store.sync_dir(&store.files().dir(self.shape.session()))?;
+            self.mailbox.settled = true;
+        }
         Ok(())
     }
 

@@ -81,7 +81,7 @@ impl Store {
             None => self.begin(session)?,
         };
         let torn = log.heal.as_ref().and_then(|heal| heal.torn(log.end.base)).or(buried);
-        if log.heal.as_ref().is_some_and(|heal| !heal.can_wait) {
+        if log.heal.as_ref().is_some_and(|heal| heal.is_urgent()) {
             match log.ready(self) {
                 Ok(()) | Err(Stop::NoSpace) => {}
                 Err(stop) => return Err(stop.into()),
@@ -204,7 +204,7 @@ impl Store {
     fn open_inbox(&self, log: &mut SessionLog) -> Result<Vec<InboxEntry>, OpenError> {
         let (mailbox, mut entries) = Mailbox::read(self, log.session())?;
         log.mailbox = mailbox;
-        let Some(from) = entries.iter().map(|entry| entry.after).min() else { return Ok(entries) };
+        let from = entries.iter().map(|entry| entry.after).min().unwrap_or(u64::MAX);
         let mut events = self.events_from(log.session(), from, log.tip());
         while let Some(piece) = events.next_piece().map_err(|error| match error {
             ReadError::Damaged(place) => OpenError::Damaged { place, tip: log.tip },
@@ -215,6 +215,13 @@ impl Store {
                     entries.remove(spent);
                     log.mailbox.spend(event.id);
                 }
+            }
+        }
+        if !entries.is_empty() {
+            let file = self.open_file(&self.files().inbox(log.session()), Open::Write)?;
+            match log.inbox_settle(self, &*file) {
+                Ok(()) | Err(Stop::NoSpace) => {}
+                Err(stop) => return Err(stop.into()),
             }
         }
         Ok(entries)
@@ -280,13 +287,12 @@ impl Judged {
             crc: prefix.crc,
             attested: self.found.attested,
         };
-        let (file_bytes, cut) = (self.found.bytes, prefix.bytes);
-        let is_attested = end.attested >= end.next && end.attested > end.base;
         let heal = Heal {
-            file_bytes,
-            cut,
+            file_bytes: self.found.bytes,
+            cut: prefix.bytes,
             rewrite_from: prefix.unattested_from,
-            can_wait: is_attested && file_bytes == cut,
+            attested: end.attested >= end.next,
+            holds_events: prefix.last_event.is_some(),
         };
         SessionLog {
             shape: Shape::new(session.clone()),
@@ -307,22 +313,28 @@ pub(super) struct Heal {
     pub(super) file_bytes: u64,
     /// What stands from here on is torn.
     cut: u64,
-    /// What stands from here to `cut` is attested by nothing.
+    /// Of what stands from here to `cut` nothing says that it is stored.
     rewrite_from: u64,
-    /// That is no event, only the line that attests them all: it is written again with the next
-    /// append and synced with it. An open without an append writes nothing.
-    can_wait: bool,
+    /// What stands there is a line that attests, and no event.
+    attested: bool,
+    /// Otherwise not even the segment's name is known to be stored.
+    holds_events: bool,
 }
 
 impl Heal {
+    /// Whether it has to be done before an event is shown, and not only before one is appended.
+    fn is_urgent(&self) -> bool {
+        self.file_bytes > self.cut || !self.attested || !self.holds_events
+    }
+
     fn torn(&self, segment: u64) -> Option<TornReport> {
         let bytes = self.file_bytes - self.cut;
         (bytes > 0).then_some(TornReport { segment, byte: self.cut, bytes })
     }
 
-    /// Cuts the torn end off, keeping it aside; then writes the lines that nothing attests again, as
-    /// they are: they become durable even if a sync that failed earlier left their pages marked
-    /// clean.
+    /// Cuts the torn end off, keeping it aside. Then writes the lines that nothing says are stored
+    /// again, as they are: they become durable even if a sync that failed earlier left their pages
+    /// marked clean. A segment without an event may have been left before its name was synced.
     pub(super) fn apply(
         &mut self,
         store: &Store,
@@ -331,32 +343,46 @@ impl Heal {
         file: &dyn DiskFile,
     ) -> Result<(), Stop> {
         let path = store.files().segment(session, base);
+        let is_urgent = self.is_urgent();
         if self.file_bytes > self.cut {
             set_aside(store, &path, file, self.cut, self.file_bytes)?;
             file.set_len(self.cut).map_err(|error| store.latch("cutting", &path, &error))?;
             store.sync_all(file, &path)?;
             self.file_bytes = self.cut;
         }
-        if store.syncs_always() && self.rewrite_from < self.cut {
-            let mut stop = None;
-            let read = for_each_block(file, self.rewrite_from, self.cut, |at, block| {
-                let wrote = write_all_at(file, block, at);
-                stop = wrote.err().map(|error| store.failed("rewriting", &path, &error));
-                if stop.is_some() { Err(io::ErrorKind::Other.into()) } else { Ok(()) }
-            });
-            if let Some(stop) = stop {
-                return Err(stop);
-            }
-            read.map_err(Stop::Unopened)?;
-            if !self.can_wait {
+        if store.syncs_always() || !self.holds_events {
+            rewrite(store, &path, file, self.rewrite_from, self.cut)?;
+            // The line that attests is synced with what is about to be appended.
+            if is_urgent {
                 store.sync_data(file, &path)?;
             }
-            if self.rewrite_from == 0 {
-                // Nor is it known whether the segment's name ever got there.
-                store.sync_dir(&store.files().dir(session))?;
-            }
+        }
+        if !self.holds_events {
+            store.sync_dir(&store.files().dir(session))?;
+            store.sync_dir(store.files().sessions)?;
         }
         Ok(())
+    }
+}
+
+/// Writes what stands from `from` to `to` once more.
+pub(super) fn rewrite(
+    store: &Store,
+    path: &Path,
+    file: &dyn DiskFile,
+    from: u64,
+    to: u64,
+) -> Result<(), Stop> {
+    let mut stop = None;
+    let done = for_each_block(file, from, to, |at, block| {
+        write_all_at(file, block, at).inspect_err(|error| {
+            stop = Some(store.failed("rewriting", path, error));
+        })
+    });
+    match (done, stop) {
+        (Ok(()), _) => Ok(()),
+        (Err(_), Some(stop)) => Err(stop),
+        (Err(error), None) => Err(Stop::Unopened(error)),
     }
 }
 

@@ -68,9 +68,12 @@ impl Store {
         let data_dir = data_dir.as_ref();
         let lock = lock(&*disk, data_dir)?;
         let sessions = data_dir.join(SESSIONS);
-        if disk.create_dir(&sessions)? {
-            disk.sync_dir(data_dir)?;
+        if !disk.exists(&sessions)? {
+            sync_above(&*disk, data_dir)?;
+            disk.create_dir(&sessions)?;
         }
+        // Whoever made it may have died before its name was stored.
+        disk.sync_dir(data_dir)?;
         let (latched, stats) = (OnceLock::new(), Stats::default());
         Ok(Self { disk, sessions, options, latched, stats, _lock: lock })
     }
@@ -252,15 +255,26 @@ pub(super) fn lock(disk: &dyn Disk, data_dir: &Path) -> Result<Box<dyn DiskFile>
     }
 }
 
-/// Makes a directory and those above it, each durable in its parent.
+/// Makes a directory and those above it.
 fn make_dirs(disk: &dyn Disk, path: &Path) -> io::Result<()> {
     if path.as_os_str().is_empty() || disk.exists(path)? {
         return Ok(());
     }
-    let parent = path.parent().unwrap_or(Path::new(""));
-    make_dirs(disk, parent)?;
-    disk.create_dir(path)?;
-    disk.sync_dir(if parent.as_os_str().is_empty() { Path::new(".") } else { parent })
+    make_dirs(disk, path.parent().unwrap_or(Path::new("")))?;
+    disk.create_dir(path).map(|_| ())
+}
+
+/// Makes the names of a directory and of those above it durable. One that may not be read was not
+/// made by us.
+fn sync_above(disk: &dyn Disk, path: &Path) -> io::Result<()> {
+    for parent in path.ancestors().skip(1) {
+        let named = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+        match disk.sync_dir(named) {
+            Err(error) if error.kind() != io::ErrorKind::PermissionDenied => return Err(error),
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 fn read_pid(disk: &dyn Disk, path: &Path) -> Option<u32> {

@@ -59,8 +59,8 @@ pub struct Prefix {
     pub last_event: Option<Mark>,
     /// The checksum of the last line.
     pub crc: Crc,
-    /// Where the lines begin that no line attests: those whose seq is `attested` or above, the attest
-    /// line that says so, and the header as long as nothing attests an event of this segment.
+    /// Where the lines begin that nothing says are stored, the line included that attests most: it
+    /// speaks of what is before it and not of itself.
     pub unattested_from: u64,
 }
 
@@ -226,7 +226,7 @@ impl Scan {
         prefix.crc = sealed.crc;
     }
 
-    /// A line of the prefix attests `ack` events; the event `next` begins, or will, at `begins`.
+    /// The line that begins at `begins`, behind event `next` - 1, attests `ack` events.
     fn attest(&mut self, ack: u64, next: u64, begins: u64) {
         if ack > self.found.attested {
             self.found.attested = ack;
@@ -430,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nothing_attests_begins_behind_what_something_does() {
+    fn what_nothing_says_is_stored_begins_with_the_line_that_attests_most() {
         let (header, first, second) = (header(), event(0, 0), event(1, 1));
         let two = header.len() + first.len();
         let three = two + second.len();

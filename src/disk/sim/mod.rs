@@ -33,7 +33,7 @@ pub struct Faults {
     pub power_fails_at: Option<u64>,
     /// So many further writes fail with an I/O error.
     pub writes_fail: u32,
-    /// So many further syncs of a file fail, and mark its pages clean.
+    /// So many further syncs fail; that of a file marks its pages clean.
     pub syncs_fail: u32,
     /// So many further reads fail with an I/O error.
     pub reads_fail: u32,
@@ -215,7 +215,12 @@ impl Disk for SimDisk {
     }
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
-        self.change(|machine| machine.tree.sync_dir(path))
+        self.change(|machine| {
+            if take(&mut machine.faults.syncs_fail) {
+                return Err(io_error());
+            }
+            machine.tree.sync_dir(path)
+        })
     }
 
     fn list(&self, path: &Path) -> io::Result<Vec<String>> {

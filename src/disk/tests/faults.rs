@@ -232,6 +232,22 @@ fn a_spent_inbox_is_cut_before_it_grows_again() {
 }
 
 #[test]
+fn what_was_spent_is_gone_for_good_before_the_next_text_is_written() {
+    for seed in 0..40 {
+        let disk = SimDisk::new(seed);
+        let (store, mut log) = begun(&disk, ALWAYS);
+        log.inbox_append(&store, &[entry(11, 1)]).unwrap();
+        log.append(&store, &[chunk(11, "text 11")], AT).unwrap();
+        // The cut, its sync, and then the write, during which the power fails.
+        let at = disk.calls() + 3;
+        disk.faults(|faults| faults.power_fails_at = Some(at));
+        log.inbox_append(&store, &[entry(12, 2)]).unwrap_err();
+        let left = disk.crash().contents("data/sessions/s1/inbox.jsonl").unwrap();
+        assert!(!String::from_utf8_lossy(&left).contains("text 11"), "seed {seed}");
+    }
+}
+
+#[test]
 fn an_inbox_that_has_grown_too_long_is_written_anew_without_what_is_spent() {
     let disk = SimDisk::new(5);
     let (store, mut log) = begun(&disk, ALWAYS);

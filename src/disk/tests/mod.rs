@@ -2,6 +2,7 @@
 
 mod faults;
 mod flips;
+mod inspection;
 mod model;
 mod reading;
 mod recovery;

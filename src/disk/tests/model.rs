@@ -85,6 +85,7 @@ fn live(world: &mut World, disk: &SimDisk, options: LogOptions, random: &mut Ran
                 disk.faults(|faults| {
                     (faults.space, faults.short_writes) = (space, random.coin());
                     faults.opens_fail = u32::from(random.below(4) == 0);
+                    faults.syncs_fail = u32::from(random.below(8) == 0);
                 });
             }
             _ => match store.open_session(&session(), None) {
@@ -154,13 +155,16 @@ fn accept(world: &mut World, store: &Store, log: &mut SessionLog, random: &mut R
 enum End {
     PowerCut,
     Kill,
+    /// Every first life is killed, and the power fails behind every second one.
+    Either,
 }
 
 impl End {
-    fn of(self, disk: &SimDisk) -> SimDisk {
+    fn of(self, disk: &SimDisk, life: u32) -> SimDisk {
         match self {
             Self::PowerCut => disk.crash(),
-            Self::Kill => {
+            Self::Either if life % 2 == 0 => disk.crash(),
+            Self::Kill | Self::Either => {
                 let disk = disk.kill();
                 disk.faults(|faults| *faults = super::super::sim::Faults::default());
                 disk
@@ -169,8 +173,8 @@ impl End {
     }
 }
 
-/// Three lives on one disk: the first ends at call `last`, the second a few calls later, perhaps in
-/// the middle of its recovery, and the third lives to the end. Says how many calls the first made.
+/// Four lives on one disk: the first ends at call `last`, the second a few calls later, perhaps in the
+/// middle of its recovery, and the others live to their end. Says how many calls the first made.
 fn lives(seed: u64, last: Option<u64>, options: LogOptions, end: End) -> u64 {
     let disk = SimDisk::new(seed);
     let mut world = World::default();
@@ -178,13 +182,18 @@ fn lives(seed: u64, last: Option<u64>, options: LogOptions, end: End) -> u64 {
     live(&mut world, &disk, options, &mut Random(seed), 25);
     let calls = disk.calls();
     let mut random = Random(seed ^ last.unwrap_or(0) << 32);
-    let disk = end.of(&disk);
+    let disk = end.of(&disk, 1);
     let second = disk.calls() + 1 + random.below(12) as u64;
     disk.faults(|faults| faults.power_fails_at = Some(second));
     live(&mut world, &disk, options, &mut random, 10);
-    let disk = end.of(&disk);
+    let disk = end.of(&disk, 2);
     live(&mut world, &disk, options, &mut random, 5);
-    let (store, opened, _) = reopen(&end.of(&disk), options);
+    let disk = end.of(&disk, 3);
+    disk.faults(|faults| faults.syncs_fail = u32::from(random.coin()));
+    live(&mut world, &disk, options, &mut random, 5);
+    let disk = end.of(&disk, 4);
+    live(&mut world, &disk, options, &mut random, 0);
+    let (store, opened, _) = reopen(&end.of(&disk, 4), options);
     world.check(&store, &opened);
     calls
 }
@@ -193,7 +202,7 @@ fn every_call_of(seeds: std::ops::Range<u64>, sync: SyncMode, end: End) {
     for seed in seeds {
         let options = LogOptions { sync, segment_bytes: 900 + seed * 100 };
         let calls = lives(seed, None, options, end);
-        assert!(calls > 20, "seed {seed} did nothing");
+        assert!(calls > 8, "seed {seed} did not even make its session");
         for last in 1..=calls {
             let outcome = std::panic::catch_unwind(|| lives(seed, Some(last), options, end));
             assert!(outcome.is_ok(), "seed {seed}, {end:?} at call {last}");
@@ -210,6 +219,7 @@ fn nothing_published_is_lost_when_the_power_fails_at_any_call() {
 fn nothing_published_is_lost_when_the_process_dies_at_any_call() {
     every_call_of(20..24, SyncMode::Always, End::Kill);
     every_call_of(30..34, SyncMode::Os, End::Kill);
+    every_call_of(40..48, SyncMode::Always, End::Either);
 }
 
 #[test]
