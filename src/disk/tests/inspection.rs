@@ -35,6 +35,14 @@ fn findings(disk: &SimDisk) -> Vec<Finding> {
     findings
 }
 
+/// Deletes the session, if there is one.
+fn delete(disk: &SimDisk, data_dir: &str) -> Result<bool, StoreError> {
+    match inspect::deletable(disk, std::path::Path::new(data_dir), &session())? {
+        Some(deletable) => deletable.delete().map(|()| true).map_err(StoreError::Io),
+        None => Ok(false),
+    }
+}
+
 #[test]
 fn sessions_are_listed_by_id_with_what_their_files_say() {
     let (disk, store, mut log) = served();
@@ -166,12 +174,12 @@ fn a_missing_or_exchanged_segment_and_a_broken_inbox_line_are_named() {
 #[test]
 fn a_session_is_deleted_only_while_nobody_serves_it() {
     let (disk, store, log) = served();
-    let error = inspect::delete(&disk, "data", &session()).unwrap_err();
+    let error = delete(&disk, "data").unwrap_err();
     assert!(matches!(error, StoreError::Locked { pid: Some(_) }), "{error}");
     drop((store, log));
-    assert!(inspect::delete(&disk, "data", &session()).unwrap());
-    assert!(!inspect::delete(&disk, "data", &session()).unwrap());
-    assert!(!inspect::delete(&disk, "elsewhere", &session()).unwrap());
+    assert!(delete(&disk, "data").unwrap());
+    assert!(!delete(&disk, "data").unwrap());
+    assert!(!delete(&disk, "elsewhere").unwrap());
     assert!(disk.contents("elsewhere/LOCK").is_none());
     assert_eq!(summaries(&disk.crash()), []);
 }
@@ -183,13 +191,13 @@ fn a_deletion_that_was_cut_short_is_a_deletion_or_none() {
         drop((store, log));
         let at = disk.calls() + last;
         disk.faults(|faults| faults.power_fails_at = Some(at));
-        let _outcome = inspect::delete(&disk, "data", &session());
+        let _outcome = delete(&disk, "data");
         let disk = disk.crash();
         for summary in summaries(&disk) {
             assert_eq!(summary.events, 10, "at call {last}");
             assert_eq!(findings(&disk), [], "at call {last}");
         }
-        inspect::delete(&disk, "data", &session()).unwrap();
+        delete(&disk, "data").unwrap();
         let left = disk.list(std::path::Path::new("data/sessions")).unwrap();
         assert_eq!(left, Vec::<String>::new(), "at call {last}");
     }
