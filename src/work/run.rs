@@ -190,7 +190,9 @@ impl<'a> Run<'a> {
     /// Appends what was decided, releases its effects, and lets a provider inside the process
     /// answer. Says whether the disk took everything.
     fn settle(&mut self) -> bool {
-        while self.batches < BATCHES_MAX {
+        loop {
+            // Past the bound it pumps nothing, but what an effect has led to at once, a tool that could
+            // not be started, is still to be appended.
             self.pump();
             if self.out_is_empty() {
                 return true;
@@ -199,7 +201,6 @@ impl<'a> Run<'a> {
                 return false;
             }
         }
-        true
     }
 
     fn out_is_empty(&self) -> bool {
