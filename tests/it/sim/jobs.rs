@@ -338,12 +338,12 @@ fn describe_input(input: &Input) -> String {
         Input::Net(_) => "net".to_owned(),
         Input::Tool { outcome, .. } => format!("tool {outcome:?}"),
         Input::Clock => "clock".to_owned(),
+        Input::Granted => "granted".to_owned(),
         Input::Read(read) => format!("read from {}", read.from),
         Input::Snapshot { .. } => "snapshot".to_owned(),
         Input::Resume => "resume".to_owned(),
         Input::Retry => "retry".to_owned(),
         Input::Rest => "rest".to_owned(),
-        Input::Granted => "granted".to_owned(),
     }
 }
 
