@@ -27,6 +27,8 @@ const O_RDONLY: c_int = 0;
 const O_CLOEXEC: c_int = 0o2_000_000;
 const ENOSPC: i32 = 28;
 const ESRCH: i32 = 3;
+const SYS_CLOSE_RANGE: c_long = 436;
+const CLOSE_RANGE_CLOEXEC: u32 = 4;
 /// The same on every architecture, like all calls that are newer than Linux 5.0.
 const SYS_PIDFD_OPEN: c_long = 434;
 /// glibc's and musl's sentinel for a `signal` call that failed.
@@ -170,8 +172,9 @@ pub fn pidfd_open(process: u32) -> io::Result<OwnedFd> {
     }
 }
 
-/// Before `command` becomes its program, it binds its life to that of the calling thread, and writes
-/// its own line of `/proc/PID/stat` to `record`. If either fails, it does not start.
+/// Before `command` becomes its program, it binds its life to that of the calling thread, writes its
+/// own line of `/proc/PID/stat` to `record`, and keeps no descriptor but the standard three. If one of
+/// the first two fails, it does not start.
 ///
 /// The parent-death signal (`prctl(2)`) is SIGKILL. It comes when the *thread* that spawned ends, so
 /// that thread has to live as long as the process: a worker does. It reaches neither a grandchild nor
@@ -185,6 +188,9 @@ pub fn bind_child(command: &mut Command, record: OwnedFd) {
             // It ended before the signal was asked for, which will not come any more.
             return Err(io::Error::from_raw_os_error(ESRCH));
         }
+        // SAFETY: the call takes three integers. What this process opens is closed on exec anyway; this
+        // is about what it inherited itself. A kernel before Linux 5.11 refuses, and passes that on.
+        unsafe { syscall(SYS_CLOSE_RANGE, 3_u32, u32::MAX, CLOSE_RANGE_CLOEXEC) };
         write_own_stat(record.as_raw_fd())
     };
     // SAFETY: between fork and exec the closure only makes system calls on memory of its own stack:

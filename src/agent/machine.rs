@@ -75,7 +75,7 @@ pub enum Status {
     Interrupted,
 }
 
-/// What can be told about an agent; `GET /agents/{id}` shows it but for `step` and `inbox_len`.
+/// What `GET /agents/{id}` tells of an agent.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Snapshot {
     /// What it is doing.

@@ -71,6 +71,11 @@ impl Tokens {
         self.0.get(session).map_or(&[], Vec::as_slice)
     }
 
+    /// The sessions that have a token.
+    pub fn sessions(&self) -> impl Iterator<Item = &SessionId> {
+        self.0.keys()
+    }
+
     /// Whether there is no token at all.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

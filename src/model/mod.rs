@@ -86,6 +86,11 @@ impl Provider {
             Provider::Echo | Provider::Scripted(_) | Provider::Custom(_) => None,
         }
     }
+
+    /// Whether polling a call of this provider may block: it runs an embedder's code.
+    pub fn may_block(&self) -> bool {
+        matches!(self, Provider::Custom(_))
+    }
 }
 
 impl fmt::Debug for Provider {

@@ -59,7 +59,7 @@ impl Borrow<str> for SessionId {
 
 /// The bytes that percent-encoded text stands for (RFC 3986, 2.1), or nothing if a `%` is not
 /// followed by two hex digits. A `+` is a plus: paths are not forms.
-fn percent_decode(text: &str) -> Option<Vec<u8>> {
+pub fn percent_decode(text: &str) -> Option<Vec<u8>> {
     let mut decoded = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((&byte, behind)) = rest.split_first() {

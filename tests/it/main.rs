@@ -33,5 +33,6 @@ mod storm;
 mod supersede;
 mod tidy;
 mod tokens;
+mod tools;
 mod wakes;
 mod ws_peer;

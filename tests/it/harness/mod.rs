@@ -8,6 +8,7 @@ pub(crate) mod files;
 pub(crate) mod http;
 pub(crate) mod provider;
 pub(crate) mod server;
+pub(crate) mod tools;
 pub(crate) mod wire;
 
 pub(crate) use client::{Client, Event, Received};
