@@ -7,6 +7,7 @@
 mod harness;
 
 mod agent_state;
+mod approvals;
 mod attach;
 mod bad_frame;
 mod bounds;
@@ -20,6 +21,7 @@ mod heartbeat;
 mod many_turns;
 mod openai;
 mod plain_turn;
+mod policy;
 mod replay_limit;
 mod restart;
 mod resubscribe;
