@@ -16,35 +16,23 @@ use source::Code;
 /// `os` in a pure layer means a processor's instruction (CRC-32C), never a system call.
 const LAYERS: &[(&str, &[&str])] = &[
     ("limits", &[]),
-    ("os", &["limits"]),
+    ("os", &[]),
     ("proto", &["limits"]),
     ("config", &["limits", "proto"]),
     ("log", &["limits", "os", "proto"]),
     ("agent", &["limits", "proto", "log"]),
     ("model", &["limits", "proto", "config", "agent"]),
-    ("tool", &["limits", "proto", "config", "agent", "model"]),
-    ("conn", &["limits", "proto", "config", "log", "agent"]),
+    ("tool", &["proto", "config", "agent", "model"]),
+    ("conn", &["limits", "proto", "log"]),
     ("disk", &["limits", "os", "proto", "config", "log"]),
     ("work", &["limits", "os", "proto", "config", "log", "agent", "model", "tool", "conn", "disk"]),
-    (
-        "hub",
-        &["limits", "proto", "config", "log", "agent", "model", "tool", "conn", "disk", "work"],
-    ),
+    ("hub", &["limits", "proto", "config", "agent", "model", "tool", "conn", "disk", "work"]),
     ("net", &["limits", "os", "proto", "model", "tool", "conn", "work", "hub"]),
-    (
-        "server",
-        &[
-            "limits", "os", "proto", "config", "log", "agent", "model", "tool", "conn", "disk",
-            "work", "hub", "net",
-        ],
-    ),
+    ("server", &["limits", "os", "proto", "config", "model", "tool", "disk", "work", "hub", "net"]),
     ("client", &["limits", "os", "proto"]),
     (
         "cli",
-        &[
-            "limits", "os", "proto", "config", "log", "agent", "model", "tool", "disk", "work",
-            "server", "client",
-        ],
+        &["limits", "os", "proto", "config", "agent", "tool", "disk", "work", "server", "client"],
     ),
 ];
 
