@@ -13,7 +13,7 @@ use crate::work::advance::NetEvent;
 use crate::work::names::{Resolved, Resolver};
 use mio::net::TcpStream;
 use mio::{Interest, Registry};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -26,6 +26,9 @@ pub(super) struct Upstreams {
     by_agent: HashMap<Tag, Tag>,
     /// Names looked up lately, and until when that is believed.
     names: HashMap<(Arc<str>, u16), (Mono, Vec<SocketAddr>)>,
+    /// Names that are being looked up: however many links wait, each is asked for once, and one
+    /// that is slow to fail does not fill the resolver's queue.
+    asked: HashSet<(Arc<str>, u16)>,
     ready: VecDeque<Tag>,
     /// What has happened, for the hub.
     events: Vec<(Tag, NetEvent)>,
@@ -57,6 +60,7 @@ impl Upstreams {
             links: Slab::default(),
             by_agent: HashMap::new(),
             names: HashMap::new(),
+            asked: HashSet::new(),
             ready: VecDeque::new(),
             events: Vec::new(),
         }
@@ -90,13 +94,18 @@ impl Upstreams {
                 let addresses = addresses.iter().copied().collect();
                 self.connect(link, addresses);
             }
-            _ => self.resolver.ask(target.host, target.port),
+            _ => {
+                if self.asked.insert((target.host.clone(), target.port)) {
+                    self.resolver.ask(target.host, target.port);
+                }
+            }
         }
     }
 
     /// A name was looked up.
     pub(super) fn resolved(&mut self, resolved: Resolved, now: Mono) {
         let Resolved { host, port, outcome } = resolved;
+        self.asked.remove(&(host.clone(), port));
         let waits = |link: &Link| matches!(&link.state, State::Resolving(target) if target.host == host && target.port == port);
         let waiting: Vec<Tag> =
             self.links.iter().filter(|(_, link)| waits(link)).map(|(tag, _)| tag).collect();
