@@ -29,6 +29,15 @@ impl Deadlines {
         fronts.chain(agent).chain(self.probe).min()
     }
 
+    /// From now on nobody waits longer than `heartbeat_s` for its next heartbeat. The queue stays in
+    /// order: what is cut is cut to one and the same time, behind all that is due before.
+    pub(super) fn hasten_heartbeats(&mut self, now: Mono, heartbeat_s: u64) {
+        let latest = now.add_s(heartbeat_s);
+        for (due, _) in &mut self.heartbeats {
+            *due = (*due).min(latest);
+        }
+    }
+
     pub(super) fn wake(&mut self, agent: Tag, due: Mono) {
         self.agents.push(Reverse((due, agent.slot, agent.generation)));
     }

@@ -66,6 +66,8 @@ pub struct Options {
     pub max_connections: usize,
     /// Agents that cannot be evicted.
     pub max_agents: usize,
+    /// As many of them as the descriptor limit leaves room for: the default.
+    pub connections_capacity: usize,
     /// Logs of resident agents that may hold a descriptor.
     pub open_files_max: usize,
     /// Origins of web pages that may connect.
@@ -77,10 +79,10 @@ pub struct Options {
 }
 
 impl Options {
-    /// What `config` says. `max_connections` and `open_files_max` are what the descriptor limit
-    /// leaves room for.
-    pub fn new(config: &Config, max_connections: usize, open_files_max: usize) -> Self {
-        let max_connections = config.max_connections.unwrap_or(max_connections);
+    /// What `config` says. `connections_capacity` and `open_files_max` are what the descriptor
+    /// limit leaves room for.
+    pub fn new(config: &Config, connections_capacity: usize, open_files_max: usize) -> Self {
+        let max_connections = config.max_connections.unwrap_or(connections_capacity);
         Self {
             queue_limit: config.queue_limit,
             queue_bytes: config.queue_bytes,
@@ -90,6 +92,7 @@ impl Options {
             max_connections,
             max_agents: config.max_agents.unwrap_or(max_connections),
             open_files_max,
+            connections_capacity,
             allowed_origins: config.allowed_origins.clone(),
             roles_per_agent: config.roles_scope == RolesScope::Agent,
             stop_grace_s: config.stop_grace_s,
