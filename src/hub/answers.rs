@@ -101,6 +101,7 @@ impl Hub {
                 let message = "the server hit an unexpected error serving this agent";
                 self.fail(tag, ErrorCode::Internal, message);
             }
+            self.lose_readers(agent);
         }
         self.orders.notes.push(note);
     }

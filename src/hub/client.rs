@@ -26,6 +26,8 @@ pub(super) struct Client {
     pub(super) touched: bool,
     /// Heartbeats since it was last heard.
     pub(super) missed: u8,
+    /// Its last bytes are an answer over HTTP: it may take them as slowly as it likes.
+    pub(super) answered: bool,
     /// When its socket last took a byte, or its ring was last empty.
     pub(super) took: Mono,
 }
@@ -50,6 +52,8 @@ pub(super) enum Purpose {
         limit: Option<u64>,
         /// The client knows the chunked coding.
         chunked: bool,
+        /// What it presented, as above.
+        token: Token,
     },
 }
 
@@ -83,6 +87,7 @@ impl Client {
             queued: false,
             touched: false,
             missed: 0,
+            answered: false,
             took: now,
         }
     }

@@ -2,9 +2,9 @@
 //! deadlines sit in a heap with lazy deletion: an entry whose agent has another date is skipped.
 
 use super::Hub;
-use super::client::Purpose;
+use super::client::{Client, Purpose};
 use crate::conn::slab::Tag;
-use crate::limits::{HEARTBEATS_MISSED_MAX, STALLED_READER_S};
+use crate::limits::{CLOSE_S, HEARTBEATS_MISSED_MAX, STALLED_READER_S};
 use crate::proto::time::Mono;
 use crate::work::advance::Input;
 use std::cmp::Reverse;
@@ -61,7 +61,10 @@ impl Hub {
             }
         }
         while let Some(tag) = due(&mut self.deadlines.closes, self.now) {
-            if self.clients.get(tag).is_some_and(|client| client.conn.is_ending()) {
+            let Some(client) = self.clients.get(tag) else { continue };
+            if client.answered && client.conn.has_output() && !self.has_stalled(client) {
+                self.deadlines.closes.push_back((self.now.add_s(CLOSE_S), tag));
+            } else if client.conn.is_ending() {
                 dead.push(tag);
             }
         }
@@ -91,9 +94,15 @@ impl Hub {
         dead
     }
 
+    /// Whether a peer with something to take has taken nothing for too long.
+    fn has_stalled(&self, client: &Client) -> bool {
+        self.now.since(client.took) >= STALLED_READER_S * 1000
+    }
+
     /// Pings a peer, and says whether it is to be given up.
     fn heartbeat(&mut self, tag: Tag) -> bool {
         let listens = self.wants_read(tag);
+        let stalled = self.clients.get(tag).is_some_and(|client| self.has_stalled(client));
         let Some(client) = self.clients.get_mut(tag) else { return false };
         let in_use = client.conn.is_open() || matches!(client.purpose, Purpose::Events { .. });
         if !in_use {
@@ -102,7 +111,7 @@ impl Hub {
         if client.conn.has_output() {
             // It has something to take: silence means nothing while it does not.
             client.missed = 0;
-            if self.now.since(client.took) >= STALLED_READER_S * 1000 {
+            if stalled {
                 return true;
             }
         } else {

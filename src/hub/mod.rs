@@ -64,12 +64,12 @@ pub struct Options {
     pub max_concurrent_replays: usize,
     /// Connections; a further one gets 503.
     pub max_connections: usize,
-    /// Agents that cannot be evicted.
-    pub max_agents: usize,
     /// As many of them as the descriptor limit leaves room for: the default.
     pub connections_capacity: usize,
     /// Logs of resident agents that may hold a descriptor.
     pub open_files_max: usize,
+    /// Agents that cannot be evicted.
+    pub max_agents: usize,
     /// Origins of web pages that may connect.
     pub allowed_origins: Vec<String>,
     /// A `set_model` reaches only the agent whose client sent it.
@@ -397,6 +397,7 @@ impl Hub {
             client.conn.respond(response);
             self.ending(tag, "answered");
         }
+            client.answered = true;
     }
 
     /// Sends an error frame that ends the connection.

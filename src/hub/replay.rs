@@ -8,7 +8,7 @@ use crate::conn::wire_forms;
 use crate::disk::{Piece, ReadError};
 use crate::limits::{PIECE_EVENTS_MAX, RING_LOW_WATER_BYTES};
 use crate::proto::event::{ErrorCode, write_replay_truncated};
-use crate::proto::http::{write_chunk, write_last_chunk};
+use crate::proto::http::{Status, write_chunk, write_last_chunk};
 use crate::work::advance::Input;
 use crate::work::note::{Level, Note};
 use crate::work::{Job, Published, Read};
@@ -123,6 +123,7 @@ impl Hub {
         if let Purpose::Events { chunked, .. } = client.purpose {
             let body = body_piece(&piece.lines, chunked, mode == Mode::Ended);
             client.conn.stream(&body, mode == Mode::Ended);
+            client.answered = mode == Mode::Ended;
         } else {
             client.conn.events(&piece.lines, 0, false);
         }
@@ -183,6 +184,25 @@ impl Hub {
             self.ending(tag, "log cannot be read");
         } else {
             self.fail(tag, ErrorCode::Internal, why);
+        }
+    }
+
+    /// What an agent's log holds is not known any more: nobody who reads it over HTTP can go on, and
+    /// nobody who was to be answered will be.
+    pub(super) fn lose_readers(&mut self, agent: Tag) {
+        let reads = |client: &Client| match client.purpose {
+            Purpose::Snapshot { agent: of } | Purpose::Events { agent: of, .. } => of == agent,
+            Purpose::None | Purpose::Socket { .. } => false,
+        };
+        let tags: Vec<Tag> =
+            self.clients.iter().filter(|(_, client)| reads(client)).map(|(tag, _)| tag).collect();
+        let why = "the server hit an unexpected error serving this agent";
+        for tag in tags {
+            if self.clients.get(tag).is_some_and(|client| client.stream.is_some()) {
+                self.lose_stream(tag, why);
+            } else {
+                self.respond(tag, Status::InternalServerError, why);
+            }
         }
     }
 

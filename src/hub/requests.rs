@@ -39,14 +39,14 @@ impl Hub {
             Route::Metrics => self.refuse(tag, head, &Refusal::NotFound),
             Route::Socket { agent_id } => self.socket(tag, head, agent_id),
             Route::Agent { agent_id } => {
-                if let Some(agent) = self.reader(tag, head, agent_id) {
+                if let Some((agent, _)) = self.reader(tag, head, agent_id) {
                     self.look_up(tag, Purpose::Snapshot { agent });
                 }
             }
             Route::Events { agent_id, from_seq, limit } => {
-                if let Some(agent) = self.reader(tag, head, agent_id) {
-                    let chunked = head.version() == Version::Http11;
-                    self.look_up(tag, Purpose::Events { agent, from: from_seq, limit, chunked });
+                if let Some((agent, token)) = self.reader(tag, head, agent_id) {
+                    let (from, chunked) = (from_seq, head.version() == Version::Http11);
+                    self.look_up(tag, Purpose::Events { agent, from, limit, chunked, token });
                 }
             }
         }
@@ -112,10 +112,11 @@ impl Hub {
         matched.map(|token| (session, token))
     }
 
-    /// The agent that an HTTP request may read; without a right token it gets 401.
-    fn reader(&mut self, tag: Tag, head: &Head, agent_id: &str) -> Option<Tag> {
-        if let Some((session, _)) = self.authorize(head, agent_id) {
-            return Some(self.entry_of(&session));
+    /// The agent that an HTTP request may read, and the token that lets it; without a right one it
+    /// gets 401.
+    fn reader(&mut self, tag: Tag, head: &Head, agent_id: &str) -> Option<(Tag, Token)> {
+        if let Some((session, token)) = self.authorize(head, agent_id) {
+            return Some((self.entry_of(&session), token));
         }
         self.counters.unauthorized += 1;
         self.refuse(tag, head, &Refusal::Unauthorized);
@@ -253,17 +254,26 @@ impl Hub {
             .clients
             .iter()
             .filter(|(_, client)| match &client.purpose {
-                Purpose::Socket { agent, token } => self
+                Purpose::Socket { agent, token } | Purpose::Events { agent, token, .. } => self
                     .agents
                     .get(*agent)
                     .is_some_and(|entry| !self.tokens.of(&entry.session).contains(token)),
+        let why = "the token was revoked";
                 _ => false,
             })
             .map(|(tag, _)| tag)
             .collect();
         for tag in revoked {
             self.counters.unauthorized += 1;
-            self.fail(tag, ErrorCode::Unauthorized, "the token was revoked");
+            let Some(client) = self.clients.get_mut(tag) else { continue };
+            match client.purpose {
+                Purpose::Socket { .. } => self.fail(tag, ErrorCode::Unauthorized, why),
+                _ if client.stream.is_none() => self.respond(tag, Status::Unauthorized, why),
+                _ => {
+                    client.conn.abandon_stream();
+                    self.ending(tag, why);
+                }
+            }
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The hub with everything around it played by the test.
 
 mod races;
+mod readers;
 mod reload;
 mod storage;
 mod tools;

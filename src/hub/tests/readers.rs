@@ -1,0 +1,72 @@
+//! Readers over HTTP: as slow as they like, as long as their token holds and their agent lives.
+
+use super::with_log;
+use super::world::{World, session, step};
+use crate::config::Tokens;
+use crate::conn::slab::Tag;
+
+fn get(path: &str) -> Vec<u8> {
+    format!("GET {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer t0\r\n\r\n").into_bytes()
+}
+
+/// A connection that reads a history over HTTP and takes nothing of it yet.
+fn slow_history(world: &mut World) -> Tag {
+    let tag = world.dial(&[]);
+    world.peer(tag).takes = 0;
+    world.bytes(tag, &get("/agents/s0/events"));
+    world.settle();
+    tag
+}
+
+#[test]
+fn the_last_piece_of_a_history_may_be_taken_as_slowly_as_the_others() {
+    let (mut world, _) = with_log(2, 9, |_| {});
+    let tag = slow_history(&mut world);
+    assert!(world.hub.is_ending(tag), "one piece is all there is");
+    for _ in 0..20 {
+        world.take(tag, 1);
+        world.pass(60_000);
+    }
+    assert!(world.closed.is_empty(), "it takes what it can");
+    world.pass(600_000);
+    assert_eq!(world.closed, [tag], "it has taken nothing for too long");
+}
+
+#[test]
+fn a_history_is_read_no_further_with_a_token_that_was_revoked() {
+    let (mut world, _) = with_log(60, 90, |_| {});
+    let tag = slow_history(&mut world);
+    assert!(!world.hub.is_ending(tag), "more than a piece");
+    world.hub.set_tokens(Tokens::default());
+    world.obey();
+    assert!(world.hub.is_ending(tag));
+    world.take(tag, usize::MAX / 2);
+    world.settle();
+    assert!(world.peer(tag).ended);
+}
+
+#[test]
+fn a_first_connection_during_a_look_for_the_session_makes_it() {
+    let mut world = World::new(vec![step(&["x"])], |_| {});
+    let reader = world.dial(&get("/agents/s0"));
+    assert_eq!(world.jobs.len(), 1, "it is looked up, and not made");
+    world.connect(0);
+    assert!(world.peer(reader).head.starts_with("HTTP/1.1 404 "));
+}
+
+#[test]
+fn a_panic_leaves_nobody_who_reads_over_http_waiting() {
+    let (mut world, _) = with_log(60, 90, |_| {});
+    let agent = world.hub.by_session[&session(0)];
+    let history = slow_history(&mut world);
+    let snapshot = world.dial(&get("/agents/s0"));
+    let job = world.jobs.pop_front().expect("the agent is asked");
+    world.hub.done(job.on_panic());
+    world.obey();
+    assert!(world.hub.agents.get(agent).is_some_and(|entry| entry.tip().is_none()));
+    assert!(world.peer(snapshot).head.starts_with("HTTP/1.1 500 "));
+    assert!(world.hub.is_ending(history), "its end is missing, and the coding says so");
+    world.take(history, usize::MAX / 2);
+    world.settle();
+    world.connect(0);
+}
