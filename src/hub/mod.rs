@@ -38,7 +38,9 @@ use crate::work::tools::Launched;
 use crate::work::{Job, Upstream};
 use client::{Client, Purpose};
 use deadlines::Deadlines;
-use entry::{Entry, Place};
+use entry::Entry;
+#[cfg(test)]
+use entry::Place;
 use providers::Providers;
 use residents::Residents;
 use std::collections::{BTreeMap, HashMap};
@@ -66,10 +68,10 @@ pub struct Options {
     pub max_connections: usize,
     /// As many of them as the descriptor limit leaves room for: the default.
     pub connections_capacity: usize,
-    /// Logs of resident agents that may hold a descriptor.
-    pub open_files_max: usize,
     /// Agents that cannot be evicted.
     pub max_agents: usize,
+    /// Logs of resident agents that may hold a descriptor.
+    pub open_files_max: usize,
     /// Origins of web pages that may connect.
     pub allowed_origins: Vec<String>,
     /// A `set_model` reaches only the agent whose client sent it.
@@ -90,9 +92,9 @@ impl Options {
             replay_limit: config.replay_limit,
             max_concurrent_replays: config.max_concurrent_replays,
             max_connections,
+            connections_capacity,
             max_agents: config.max_agents.unwrap_or(max_connections),
             open_files_max,
-            connections_capacity,
             allowed_origins: config.allowed_origins.clone(),
             roles_per_agent: config.roles_scope == RolesScope::Agent,
             stop_grace_s: config.stop_grace_s,
@@ -395,9 +397,9 @@ impl Hub {
     fn answer_with(&mut self, tag: Tag, response: &[u8]) {
         if let Some(client) = self.clients.get_mut(tag) {
             client.conn.respond(response);
+            client.answered = true;
             self.ending(tag, "answered");
         }
-            client.answered = true;
     }
 
     /// Sends an error frame that ends the connection.
@@ -479,9 +481,5 @@ impl Hub {
     fn open_files_for_test(&self) -> usize {
         let holds = |entry: &Entry| matches!(&entry.place, Place::Home(body) if body.holds_file());
         self.agents.iter().filter(|(_, entry)| holds(entry)).count()
-    }
-
-    fn is_out(&self, agent: Tag) -> bool {
-        self.agents.get(agent).is_some_and(|entry| matches!(entry.place, Place::Out))
     }
 }

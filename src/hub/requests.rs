@@ -149,10 +149,8 @@ impl Hub {
     pub(super) fn greet_or_open(&mut self, tag: Tag, agent: Tag) {
         let entry = self.agents.get_mut(agent).expect("an agent's entry stays");
         let Some(tip) = entry.tip() else {
-            if !self.is_out(agent) {
-                self.post(agent, Input::Clock);
-            }
-            return;
+            // Also while it is out: that job may have been sent to look, and not to make anything.
+            return self.post(agent, Input::Clock);
         };
         let mut hello = Vec::new();
         write_hello(&mut hello, &entry.session, tip.seq);
@@ -177,9 +175,7 @@ impl Hub {
             return self.answer(tag);
         }
         entry.waiting.push(tag);
-        if !self.is_out(agent) {
-            self.post(agent, Input::Clock);
-        }
+        self.post(agent, Input::Clock);
     }
 
     /// Answers an HTTP request whose agent's log was looked up.
@@ -258,11 +254,11 @@ impl Hub {
                     .agents
                     .get(*agent)
                     .is_some_and(|entry| !self.tokens.of(&entry.session).contains(token)),
-        let why = "the token was revoked";
                 _ => false,
             })
             .map(|(tag, _)| tag)
             .collect();
+        let why = "the token was revoked";
         for tag in revoked {
             self.counters.unauthorized += 1;
             let Some(client) = self.clients.get_mut(tag) else { continue };

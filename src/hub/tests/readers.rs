@@ -1,7 +1,7 @@
 //! Readers over HTTP: as slow as they like, as long as their token holds and their agent lives.
 
 use super::with_log;
-use super::world::{World, session, step};
+use super::world::{World, handshake, session, step};
 use crate::config::Tokens;
 use crate::conn::slab::Tag;
 
@@ -52,6 +52,27 @@ fn a_first_connection_during_a_look_for_the_session_makes_it() {
     assert_eq!(world.jobs.len(), 1, "it is looked up, and not made");
     world.connect(0);
     assert!(world.peer(reader).head.starts_with("HTTP/1.1 404 "));
+}
+
+#[test]
+fn a_connection_between_a_look_and_its_agents_return_is_not_forgotten() {
+    let mut world = World::new(vec![step(&["x"])], |_| {});
+    world.dial(&get("/agents/s0"));
+    let mut done = Vec::new();
+    let job = world.jobs.pop_front().expect("it is looked up");
+    world.worker.run(job, &mut |answer| done.push(answer));
+    let mut done = done.into_iter();
+    world.hub.done(done.next().expect("the session is missing"));
+    world.obey();
+    let tag = world.dial(handshake(0, "t0").as_bytes());
+    let reader = world.dial(&get("/agents/s0"));
+    for answer in done {
+        world.hub.done(answer);
+        world.obey();
+    }
+    world.settle();
+    assert_eq!(world.peer(tag).frames.len(), 1, "its hello");
+    assert!(world.peer(reader).head.starts_with("HTTP/1.1 200 "));
 }
 
 #[test]
