@@ -19,9 +19,13 @@ pub struct Version {
     changed: (i64, i64),
 }
 
-/// The version of a file.
+/// The version of a file. Reading from anything that is no regular file, a pipe above all, could wait
+/// for ever, so it has none.
 pub fn version(path: &Path) -> io::Result<Version> {
     let about = fs::metadata(path)?;
+    if !about.is_file() {
+        return Err(io::Error::other("it is not a regular file"));
+    }
     Ok(Version {
         inode: about.ino(),
         len: about.len(),
@@ -72,5 +76,6 @@ mod tests {
         fs::rename(&other, &path).expect("it can be renamed");
         assert_ne!(version(&path).expect("it is there"), second);
         assert!(version(&other).is_err());
+        assert!(version(dir.path()).is_err(), "only a regular file can be watched");
     }
 }
