@@ -17,6 +17,9 @@
 //! exactly one job, so no lock guards a session. An event reaches a client only after its bytes are
 //! in the log.
 //!
+//! Comments cite the Terret Socket Protocol v1 ("contract") and its clarifications by section, and
+//! RFC 6455 and its relatives by number; README.md tells what a user needs of them.
+//!
 //! The layers, from pure to concrete. A module uses those above it in this list and none below;
 //! `tests/it/tidy.rs` holds the exact allow-list and reads every `use crate::` line.
 

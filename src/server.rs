@@ -226,6 +226,7 @@ impl Builder {
             let note = Note::new(Level::Warn, "killed what an earlier server's tools had left");
             notes.push(note.with("groups", orphans));
         }
+        notes.extend(without_effect(&config));
         let hub = Hub::new(options, settings, tokens, config.roles.clone());
         if config.resume_on_start {
             pool.submit(resume_all(&config.data_dir, inbound.clone()));
@@ -260,7 +261,8 @@ impl Server {
     }
 
     /// A descriptor that takes signal numbers, one byte each: SIGTERM and SIGINT stop the server, at
-    /// once the second time; SIGHUP reloads its configuration. Made for [`os::signals_to`].
+    /// once the second time; SIGHUP reloads its configuration, or stops it too when there is none to
+    /// read. Made for [`os::signals_to`].
     pub fn signal_fd(&self) -> RawFd {
         self.signal_fd
     }
@@ -338,6 +340,24 @@ fn resume_all(data_dir: &Path, inbound: Inbound) -> Job {
         }
         vec![Done::Notes(notes)]
     }))
+}
+
+/// What the configuration asks for in vain.
+fn without_effect(config: &Config) -> Vec<Note> {
+    let kept = [
+        ("log.keep_events", config.log.keep_events.is_some()),
+        ("log.keep_days", config.log.keep_days.is_some()),
+    ];
+    let mut notes: Vec<Note> = kept
+        .into_iter()
+        .filter(|(_, is_set)| *is_set)
+        .map(|(key, _)| Note::new(Level::Warn, "has no effect in this version").with("key", key))
+        .collect();
+    if !config.tools.is_empty() && config.policy.is_empty() {
+        let note = Note::new(Level::Warn, "policy is empty, so every tool call is refused");
+        notes.push(note.with("tools", config.tools.len()));
+    }
+    notes
 }
 
 /// How many connections and open logs a descriptor limit leaves room for: half of what is not

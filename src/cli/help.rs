@@ -88,8 +88,8 @@ const SERVE: &str = "\
 terret-ws serve [--config FILE] [--listen ADDR] [--data-dir DIR]
 
 Serves agents until SIGTERM or SIGINT; a second one exits at once. SIGHUP reads the
-configuration again. Prints `listening on ADDR` when it is ready; its log goes to
-standard error.
+configuration again, or stops the server too if it was started without one. Prints
+`listening on ADDR` when it is ready; its log goes to standard error.
 
   --config FILE     a JSON object; see the README for its keys
   --listen ADDR     instead of the configured address, such as 127.0.0.1:7700; port 0 picks one

@@ -41,11 +41,11 @@ pub(super) fn run(serve: Serve, world: World) -> Result<(), Failure> {
     let hint = serve.config.is_none().then(|| config.tokens.clone());
     let data_dir = config.data_dir.clone();
     let json = Arc::new(AtomicBool::new(config.log_format == LogFormat::Json));
-    let server = Builder::new(config)
-        .log(log_to(stderr.clone(), Arc::clone(&json)))
-        .on_reload(Box::new(move || reloaded(&serve, &*env, &json)))
-        .bind()
-        .map_err(|error| Failure::new(status_of(&error), error))?;
+    let mut builder = Builder::new(config).log(log_to(stderr.clone(), Arc::clone(&json)));
+    if serve.config.is_some() {
+        builder = builder.on_reload(Box::new(move || reloaded(&serve, &*env, &json)));
+    }
+    let server = builder.bind().map_err(|error| Failure::new(status_of(&error), error))?;
     if let Some(token) = fresh_token {
         // Not before the data directory is ours.
         let path = token_file(&data_dir);

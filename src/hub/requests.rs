@@ -90,7 +90,11 @@ impl Hub {
             Some((session, token)) => self.attach(tag, &session, token),
             None => {
                 self.counters.unauthorized += 1;
-                self.orders.notes.push(Note::new(Level::Info, "unauthorized"));
+                let mut note = Note::new(Level::Info, "unauthorized");
+                if let Some(session) = SessionId::from_path_segment(agent_id) {
+                    note = note.about(&session);
+                }
+                self.orders.notes.push(note);
                 self.fail(tag, ErrorCode::Unauthorized, "bad or missing token");
             }
         }

@@ -84,7 +84,8 @@ impl Ground {
     }
 
     /// A descriptor that takes signal numbers, one byte each: SIGTERM and SIGINT stop the server,
-    /// SIGHUP reloads its configuration. Open for as long as the reactor lives.
+    /// SIGHUP reloads its configuration, or stops it too if there is none. Open for as long as the
+    /// reactor lives.
     pub fn signal_fd(&self) -> RawFd {
         self.signals.0.as_raw_fd()
     }

@@ -220,12 +220,11 @@ impl Reactor {
         let mut bytes = [0; 16];
         while let Ok(n @ 1..) = self.signals.1.read(&mut bytes) {
             for &byte in &bytes[..n] {
-                if byte == os::SIGHUP {
-                    if let Some(job) = self.chores.reload() {
-                        self.pool.submit(job);
-                    }
-                } else {
-                    self.stop();
+                let reload = if byte == os::SIGHUP { self.chores.reload() } else { None };
+                match reload {
+                    Some(job) => self.pool.submit(job),
+                    // With nothing to read anew, SIGHUP says that the terminal is gone.
+                    None => self.stop(),
                 }
             }
         }

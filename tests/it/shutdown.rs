@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::net::TcpListener;
+use std::sync::Arc;
 
 use serde_json::json;
 
@@ -23,6 +24,16 @@ fn sigterm_closes_clients_with_1001_and_exits_0() {
         assert_eq!(server.exit().code(), Some(0), "{name}");
         assert_eq!(server.stdout().lines().count(), 1, "one line on standard output");
     }
+}
+
+#[test]
+fn a_terminal_that_closes_takes_a_server_without_a_configuration_with_it() {
+    let folder = Arc::new(tempfile::tempdir().unwrap());
+    let mut command = server::binary();
+    command.args(["serve", "--listen", "127.0.0.1:0"]).current_dir(folder.path());
+    let mut server = Server::launch(command, folder);
+    server.signal("HUP");
+    assert_eq!(server.exit().code(), Some(0));
 }
 
 #[test]
