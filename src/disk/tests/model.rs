@@ -212,14 +212,14 @@ fn every_call_of(seeds: std::ops::Range<u64>, sync: SyncMode, end: End) {
 
 #[test]
 fn nothing_published_is_lost_when_the_power_fails_at_any_call() {
-    every_call_of(0..12, SyncMode::Always, End::PowerCut);
+    every_call_of(0..6, SyncMode::Always, End::PowerCut);
 }
 
 #[test]
 fn nothing_published_is_lost_when_the_process_dies_at_any_call() {
-    every_call_of(20..24, SyncMode::Always, End::Kill);
-    every_call_of(30..34, SyncMode::Os, End::Kill);
-    every_call_of(40..48, SyncMode::Always, End::Either);
+    every_call_of(20..22, SyncMode::Always, End::Kill);
+    every_call_of(30..32, SyncMode::Os, End::Kill);
+    every_call_of(40..45, SyncMode::Always, End::Either);
 }
 
 #[test]

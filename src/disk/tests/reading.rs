@@ -180,3 +180,33 @@ fn nothing_below_a_compaction_is_read_and_its_line_comes_first() {
     let seqs: Vec<u64> = history(&store, &log, 1 << 20).iter().map(|(seq, _)| *seq).collect();
     assert_eq!(seqs, [9, 5, 6, 8, 10, 11, 13]);
 }
+
+#[test]
+fn a_reader_beside_the_appender_sees_the_published_log_and_nothing_else() {
+    const EVENTS: u64 = 400;
+    let dir = tempfile::tempdir().unwrap();
+    let options = LogOptions { sync: SyncMode::Os, segment_bytes: 3000 };
+    let store = Store::open(Arc::new(real::RealDisk), dir.path(), options).unwrap();
+    let mut log = store.open_session(&session(), CREATE).unwrap().log;
+    let published = std::sync::Mutex::new(log.tip());
+    let (read, written) = std::thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            let (mut lines, mut next, mut cursor) = (Vec::new(), 1, None);
+            while next <= EVENTS {
+                let tip = *published.lock().unwrap();
+                let piece = store.read(&session(), next, cursor, tip, 7, 2000).unwrap();
+                assert_eq!(piece.count == 0, next > tip.seq);
+                (next, cursor) = (piece.next.seq, Some(piece.next));
+                lines.extend(piece.lines);
+            }
+            lines
+        });
+        let mut written = Vec::new();
+        for id in 1..=EVENTS {
+            written.extend(log.append(&store, &[chunk(id, "beside")], AT).unwrap());
+            *published.lock().unwrap() = log.tip();
+        }
+        (reader.join().unwrap(), written)
+    });
+    assert!(read == written);
+}
