@@ -35,6 +35,7 @@ mod storm;
 mod supersede;
 mod tidy;
 mod tokens;
+mod tool_ends;
 mod tools;
 mod wakes;
 mod ws_peer;
