@@ -163,7 +163,7 @@ impl End {
     fn of(self, disk: &SimDisk, life: u32) -> SimDisk {
         match self {
             Self::PowerCut => disk.crash(),
-            Self::Either if life % 2 == 0 => disk.crash(),
+            Self::Either if life.is_multiple_of(2) => disk.crash(),
             Self::Kill | Self::Either => {
                 let disk = disk.kill();
                 disk.faults(|faults| *faults = super::super::sim::Faults::default());
