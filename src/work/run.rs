@@ -226,8 +226,16 @@ impl<'a> Run<'a> {
                 self.out.notes.drain(..).map(|note| turn_note(note).about(session)).collect();
             (self.send)(Done::Notes(notes));
         }
-        for effect in std::mem::take(&mut self.out.effects) {
+        let effects = std::mem::take(&mut self.out.effects);
+        let stopped = |effect: &Effect| match effect {
+            Effect::StopAsking { ask } => Some(*ask),
+            _ => None,
+        };
+        let stopped: Vec<u64> = effects.iter().filter_map(stopped).collect();
+        for effect in effects {
             match effect {
+                // A cancel has come before it was released.
+                Effect::Ask { ask, .. } if stopped.contains(&ask) => {}
                 Effect::Ask { ask, step, model } => self.ask(ask, step, model),
                 Effect::StopAsking { ask } => {
                     if self.body.asking.as_ref().is_some_and(|asking| asking.ask == ask) {

@@ -4,8 +4,8 @@ use super::world::{WAKE, World, subscribe};
 use crate::agent::Approval;
 use crate::config::{Config, Script, ScriptCall, ScriptEnd, ScriptStep};
 use crate::conn::slab::Tag;
-use crate::model::Provider;
 use crate::model::custom::{Answer, Piece};
+use crate::model::{Provider, Request};
 use crate::proto::event::Envelope;
 use crate::proto::payload::Content;
 use crate::tool::{ClosureTool, ToolCall};
@@ -174,4 +174,30 @@ fn a_result_that_comes_while_the_disk_is_full_is_kept_and_logged_once() {
     let results = kinds(&after).iter().filter(|kind| **kind == "tool/result").count();
     assert_eq!(results, 2, "{after:#?}");
     assert!(after.last().is_some_and(|end| end.contains("\"completed\"")), "{after:#?}");
+}
+
+#[test]
+fn a_step_whose_history_cannot_be_read_fails_its_turn_in_the_log_too() {
+    let mut world = world(vec![calls(&["nobody"])], Vec::new());
+    let tag = woken(&mut world);
+    world.disk.faults(|faults| faults.reads_fail = 1);
+    world.settle();
+    let seen = events(&mut world, tag);
+    let last = seen.last().expect("the turn's end");
+    assert!(last.starts_with(r#"turn/end {"status":"failed","reason":"the history"#), "{last}");
+}
+
+#[test]
+fn a_model_is_not_asked_when_the_cancel_is_there_already() {
+    let model = |_: &Request<'_>, _: &str| -> Answer { unreachable!("its turn is cancelled") };
+    let mut world = World::with(Provider::Custom(Arc::new(model)), |_| {});
+    let tag = world.connect(0);
+    world.send(tag, &subscribe(1));
+    world.send(tag, r#"{"type":"set_policy","patterns":[]}"#);
+    // The agent is out: both of these go with its next job.
+    world.send(tag, WAKE);
+    world.send(tag, r#"{"type":"cancel"}"#);
+    world.settle();
+    let seen = events(&mut world, tag);
+    assert_eq!(kinds(&seen).last(), Some(&"turn/end"), "{seen:?}");
 }
