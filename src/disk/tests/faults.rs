@@ -266,6 +266,24 @@ fn an_inbox_that_has_grown_too_long_is_written_anew_without_what_is_spent() {
 }
 
 #[test]
+fn what_is_put_into_an_inbox_that_a_failed_sync_left_behind_is_durable() {
+    for (seed, texts_before) in (0..40).flat_map(|seed| [(seed, 0), (seed, 1)]) {
+        let disk = SimDisk::new(seed);
+        let (store, mut log) = begun(&disk, ALWAYS);
+        for id in 0..texts_before {
+            log.inbox_append(&store, &[entry(10 + id, 1)]).unwrap();
+        }
+        disk.faults(|faults| faults.syncs_fail = 1);
+        log.inbox_append(&store, &[entry(20, 1)]).unwrap_err();
+        let disk = disk.kill();
+        let (store, mut opened, _) = reopen(&disk, ALWAYS);
+        opened.log.inbox_append(&store, &[entry(30, 1)]).unwrap();
+        let inbox = reopen(&disk.crash(), ALWAYS).1.inbox;
+        assert_eq!(inbox.len(), texts_before as usize + 2, "seed {seed}: {inbox:?}");
+    }
+}
+
+#[test]
 fn an_inbox_without_space_takes_nothing_and_later_everything() {
     for space in 0..100 {
         let disk = SimDisk::new(space);
