@@ -347,11 +347,21 @@ fn describe_input(input: &Input) -> String {
     }
 }
 
+/// The types of the events of these lines.
+fn kinds(lines: &[u8]) -> String {
+    let kinds = lines.split_inclusive(|&byte| byte == b'\n').filter_map(|line| {
+        let text = std::str::from_utf8(line).ok()?;
+        text.split("\"type\":\"").nth(1)?.split('"').next()
+    });
+    kinds.collect::<Vec<_>>().join(" ")
+}
+
 fn describe_done(done: &Done) -> String {
     match done {
         Done::Opened { outcome, .. } => format!("opened {outcome:?}"),
         Done::Events(events) => {
-            format!("events {}..={}", events.first, events.first + events.count - 1)
+            let last = events.first + events.count - 1;
+            format!("events {}..={last}: {}", events.first, kinds(&events.lines))
         }
         Done::Replies(replies) => format!("{replies:?}"),
         Done::Upstream { command: Upstream::Connect { .. }, .. } => "connect".to_owned(),
