@@ -221,6 +221,14 @@ impl Conn {
         }
     }
 
+    /// Lets what the peer has already sent be looked at, although its session is not known yet: it is
+    /// about to be closed, and what came before that counts.
+    pub fn hear_out(&mut self) {
+        if matches!(self.phase, Phase::Opening) {
+            self.phase = Phase::Open(Assembler::new(Role::Server, CLIENT_MESSAGE_BYTES_MAX));
+        }
+    }
+
     /// Queues a close frame behind the protocol frames that wait; events that wait are dropped.
     pub fn close(&mut self, code: CloseCode, reason: &str) {
         if matches!(self.phase, Phase::Opening | Phase::Open(_)) {

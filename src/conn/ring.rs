@@ -155,9 +155,10 @@ impl Outbox {
         }
     }
 
-    /// Frames and bytes of the live tail that wait here.
+    /// Frames and bytes of the live tail that wait here; one that has begun to leave is on its way.
     pub fn live(&self) -> (usize, usize) {
-        (self.live_frames.min(self.events.whole), self.live_bytes.min(self.events.bytes.len()))
+        let waiting = self.events.bytes.len() - self.events.started;
+        (self.live_frames.min(self.events.whole), self.live_bytes.min(waiting))
     }
 
     /// Bytes of the session's stream that wait here.

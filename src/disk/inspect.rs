@@ -137,6 +137,10 @@ pub fn verify(
         let position = if last { Position::Last } else { Position::Finished };
         let follows = before.as_ref().is_none_or(|before| before.is_followed_by(&found, base));
         let verdict = verdict::Finding::new(&found, position, follows).verdict();
+        if index == 0 && base != 0 {
+            let fault = Fault::NoSegment { base: 0 };
+            report(Finding::Damaged(Place { segment: base, line: 1, byte: 0, fault }));
+        }
         if let Some(before) = before.filter(|before| !follows && before.sound) {
             report(Finding::Damaged(before.missed_by(base)));
         }

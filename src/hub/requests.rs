@@ -7,8 +7,10 @@ use super::residents::main_model;
 use super::stop::Stage;
 use crate::agent::Snapshot;
 use crate::config::{MAIN_ROLE, Token, Tokens};
+use crate::conn::Incoming;
 use crate::conn::slab::Tag;
 use crate::conn::subscription::{Mode, Subscription};
+use crate::proto::command::Command;
 use crate::proto::event::{ErrorCode, write_hello};
 use crate::proto::http::{
     Head, Status, Version, write_answer, write_chunked_head, write_to_close_head,
@@ -134,6 +136,7 @@ impl Hub {
         entry.create = true;
         if let Some(old) = entry.client {
             self.counters.superseded += 1;
+            self.hear_out(old);
             self.fail(old, ErrorCode::Superseded, "a newer connection took over this agent");
         }
         let entry = self.agents.get_mut(agent).expect("an agent's entry stays");
@@ -147,6 +150,23 @@ impl Hub {
         }
         self.repin(agent);
         self.greet_or_open(tag, agent);
+    }
+
+    /// Hands on what a connection had sent before another took its place: frames received before a
+    /// supersede are still handled, whatever they were waiting for.
+    fn hear_out(&mut self, tag: Tag) {
+        let Some(client) = self.clients.get_mut(tag) else { return };
+        client.conn.hear_out();
+        let mut backlog = std::mem::take(&mut client.backlog);
+        let mut bytes = &mut backlog[..];
+        while !bytes.is_empty() {
+            match self.conn(tag).and_then(|conn| conn.receive(&mut bytes)) {
+                // It will not read any more.
+                Some(Incoming::Command(Command::Subscribe { .. }) | Incoming::BadFrame) => {}
+                Some(Incoming::Command(command)) => self.command(tag, command),
+                _ => return,
+            }
+        }
     }
 
     /// Sends `hello` once the end of the log is known.

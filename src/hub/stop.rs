@@ -1,6 +1,7 @@
 //! Stopping: no new turns, a grace for running steps, clients closed with 1001, tools ended, appends in
 //! progress finished, logs left as a clean stop leaves them.
 
+use super::client::Purpose;
 use super::entry::Place;
 use super::{Hub, ToolOrder};
 use crate::conn::slab::Tag;
@@ -89,10 +90,10 @@ impl Hub {
             if client.conn.is_ending() {
                 continue;
             }
-            if client.agent().is_some() && !client.conn.has_asked() {
-                continue;
-            }
-            if !client.conn.has_asked() {
+            let looked_up =
+                matches!(client.purpose, Purpose::Snapshot { .. } | Purpose::Events { .. })
+                    && client.stream.is_none();
+            if !client.conn.has_asked() || looked_up {
                 self.respond(tag, Status::ServiceUnavailable, "stopping");
                 continue;
             }

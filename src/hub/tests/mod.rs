@@ -245,6 +245,30 @@ fn a_second_connection_supersedes_the_first_and_earlier_frames_still_count() {
 }
 
 #[test]
+fn frames_that_wait_when_a_connection_is_superseded_are_still_handled() {
+    // Behind the handshake, while the session is made; and behind a full mailbox.
+    let mut world = World::new(vec![step(&["x"])], |_| {});
+    let steer = |text: &str| frame(&format!(r#"{{"type":"inject","text":"{text}"}}"#));
+    let pipelined = [handshake(0, "t0").into_bytes(), steer("a"), steer("b")].concat();
+    let first = world.dial(&pipelined);
+    let second = world.dial(&[handshake(0, "t0").into_bytes(), steer("c")].concat());
+    world.settle();
+    let full = "z".repeat(crate::limits::MAILBOX_FRAME_BYTES_MAX);
+    world.bytes(second, &[steer(&full), steer(&full), steer("d"), steer("e")].concat());
+    let third = world.connect(0);
+    assert_eq!((world.peer(first).close, world.peer(second).close), (Some(4409), Some(4409)));
+    world.send(third, WAKE);
+    world.send(third, &subscribe(0));
+    world.settle();
+    let frames = std::mem::take(&mut world.peer(third).frames);
+    for text in ["a", "b", "c", "d", "e"] {
+        let injected = format!(r#""type":"context/injected","payload":{{"text":"{text}"}}"#);
+        let count = frames.iter().filter(|frame| frame.contains(&injected)).count();
+        assert_eq!(count, 1, "{text}");
+    }
+}
+
+#[test]
 fn a_bad_token_gets_a_handshake_and_then_the_error() {
     let mut world = World::new(vec![step(&["x"])], |_| {});
     for request in [
