@@ -127,7 +127,7 @@ fn a_sound_session_has_no_findings_and_an_unfinished_end_is_no_damage() {
     disk.plant(&path, &[&whole[..], b"{\"id\":\"00"].concat());
     let place = Place {
         segment: base,
-        line: whole.iter().filter(|&&byte| byte == b'\n').count() as u64 + 1,
+        line: split(&whole).len() as u64 + 1,
         byte: whole.len() as u64,
         fault: Fault::Unterminated,
     };
