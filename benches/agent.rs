@@ -7,8 +7,8 @@ use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_mai
 use terret_ws::agent::fnmatch::fnmatch;
 use terret_ws::agent::history::project;
 use terret_ws::agent::{
-    Concurrency, Context, Effect, Finish, Input, Machine, Message, ModelEvent, Output, RawCall,
-    Rules, ToolTraits,
+    Concurrency, Context, Effect, Finish, Input, Machine, Message, ModelEvent, NoHooks, Output,
+    RawCall, Rules, ToolTraits,
 };
 use terret_ws::log::State;
 use terret_ws::proto::command::Command;
@@ -43,7 +43,8 @@ fn turn(machine: &mut Machine, rules: &Rules, calls: usize) -> Vec<NewEvent> {
         next += 1;
         EventId(next)
     };
-    let mut ctx = Context { rules, model: &model, ids: &mut ids, stopping: false };
+    let hooks = &NoHooks;
+    let mut ctx = Context { rules, hooks, model: &model, ids: &mut ids, stopping: false };
     let mut out = Output::default();
     let command = Command::Inject { text: "go".into(), wake: true };
     machine.input(Input::Command { from: None, command }, &mut ctx, &mut out);

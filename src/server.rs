@@ -15,6 +15,7 @@
 
 mod files;
 
+use crate::agent::{Hooks, NoHooks};
 use crate::config::Config;
 use crate::disk::inspect::{self, SessionSummary};
 use crate::disk::real::RealDisk;
@@ -56,6 +57,7 @@ pub struct Builder {
     config: Config,
     models: BTreeMap<String, Provider>,
     tools: Vec<ClosureTool>,
+    hooks: Arc<dyn Hooks>,
     sink: Sink,
     read_config: Option<ReadConfig>,
 }
@@ -153,6 +155,7 @@ impl Builder {
             config,
             models: BTreeMap::new(),
             tools: Vec::new(),
+            hooks: Arc::new(NoHooks),
             sink: Box::new(|_| {}),
             read_config: None,
         }
@@ -179,6 +182,13 @@ impl Builder {
         self
     }
 
+    /// Lets the embedding program decide about steps and calls, in place of any hooks given before.
+    #[must_use]
+    pub fn hooks(mut self, hooks: impl Hooks + 'static) -> Self {
+        self.hooks = Arc::new(hooks);
+        self
+    }
+
     /// Lets the server read its configuration anew, on SIGHUP or [`Handle::reload`].
     #[must_use]
     pub fn on_reload(mut self, read: ReadConfig) -> Self {
@@ -189,7 +199,7 @@ impl Builder {
     /// Takes the data directory, starts the workers and listens. Nothing is served before
     /// [`Server::run`].
     pub fn bind(self) -> Result<Server, StartError> {
-        let Self { config, models, tools, sink, read_config } = self;
+        let Self { config, models, tools, hooks, sink, read_config } = self;
         let faulty = tools.iter().find_map(|tool| Some((tool.name(), tool.problem()?)));
         if let Some((tool, problem)) = faulty {
             return Err(StartError::Tool { tool: tool.to_owned(), problem });
@@ -218,7 +228,7 @@ impl Builder {
         let (max_connections, open_files_max) = capacity(descriptors);
         let options = Options::new(&config, max_connections, open_files_max);
         let settings = Settings::new(&config, models, tools)
-            .map(Arc::new)
+            .map(|settings| Arc::new(settings.with_hooks(hooks)))
             .map_err(|(provider, error)| StartError::Provider { provider, error })?;
         let mut files = TokensFile::default();
         let (tokens, mut notes) = files.united(&config);

@@ -10,6 +10,7 @@
 
 use std::collections::VecDeque;
 
+use super::hooks::admit_call;
 use super::machine::{Advance, Doing};
 use super::policy::{ToolTraits, allows};
 use super::projection::{Decision, Owed, Request};
@@ -82,11 +83,13 @@ impl Advance<'_, '_> {
 
     /// A tool has ended.
     pub(super) fn tool_ended(&mut self, tag: u64, outcome: Outcome) {
-        let Some(running) = self.machine.running.as_deref_mut() else { return };
-        let Doing::Calling(batch) = &mut running.doing else { return };
-        let of_tag = |state: &&mut State| matches!(state, State::Running(t) if *t == tag);
-        let Some(state) = batch.run.iter_mut().find(of_tag) else { return };
-        *state = State::Done(bounded(outcome));
+        let Some(running) = self.machine.running.as_deref() else { return };
+        let Doing::Calling(batch) = &running.doing else { return };
+        let of_tag = |state: &State| matches!(state, State::Running(t) if *t == tag);
+        let Some(place) = batch.run.iter().position(of_tag) else { return };
+        let (session, call) = (&self.machine.session, self.owed_call(place));
+        let outcome = self.ctx.hooks.after_call(session, call, outcome);
+        self.batch_mut().run[place] = State::Done(bounded(outcome));
         self.work_through();
     }
 
@@ -206,7 +209,8 @@ impl Advance<'_, '_> {
         calls.iter().map(&mut decision).collect()
     }
 
-    /// The checks before approval, in their order: allow list, known tool, arguments.
+    /// The checks before approval, in their order: allow list, known tool, arguments, the embedding
+    /// program's own.
     fn admit(&self, call: &Call, fault: Option<&str>) -> Result<ToolTraits, String> {
         let rules = self.ctx.rules;
         let name = &call.name;
@@ -216,10 +220,11 @@ impl Advance<'_, '_> {
         let Some(&traits) = rules.tools.get(name) else {
             return Err(format!("unknown tool {name}"));
         };
-        match fault {
-            Some(sent) => Err(format!("arguments are not a JSON object: {sent}")),
-            None => Ok(traits),
+        if let Some(sent) = fault {
+            return Err(format!("arguments are not a JSON object: {sent}"));
         }
+        admit_call(self.ctx.hooks, &self.machine.session, call)?;
+        Ok(traits)
     }
 
     fn run_call(&mut self, call: Call, start: &mut Vec<ToolRun>) -> State {

@@ -64,6 +64,11 @@ impl Inbox {
         Some(text)
     }
 
+    /// Every text, oldest first.
+    pub(super) fn texts(&self) -> impl Iterator<Item = &InboxText> {
+        self.texts.iter()
+    }
+
     /// Takes every text, oldest first, and gives the memory back.
     pub(super) fn take_all(&mut self) -> VecDeque<InboxText> {
         std::mem::take(self).texts

@@ -11,7 +11,7 @@
 //!
 //! In reading order: `machine` takes inputs apart, `turn` moves from step to step, `batch`
 //! works through a step's tool calls, `projection` is what the log says, `inbox` what waits to
-//! enter it; [`policy`] and [`fnmatch`] decide about tools, [`history`] makes a log a model's
+//! enter it; [`policy`] and [`fnmatch`] decide about tools, [`hooks`] lets the embedding program decide, [`history`] makes a log a model's
 //! messages.
 
 mod machine;
@@ -19,6 +19,7 @@ mod turn;
 mod batch;
 mod inbox;
 mod projection;
+pub mod hooks;
 pub mod policy;
 pub mod fnmatch;
 pub mod history;
@@ -31,6 +32,7 @@ use crate::proto::ident::{EventId, ModelSpec};
 use crate::proto::payload::{Call, Outcome, TurnStatus, Usage};
 
 pub use history::Message;
+pub use hooks::{Hooks, NoHooks, StepAhead};
 pub use inbox::InboxText;
 pub use machine::{Machine, Snapshot, Status};
 pub use policy::{Approval, CancelStream, Concurrency, Rules, ToolTraits};
@@ -49,6 +51,8 @@ pub struct ConnTag {
 pub struct Context<'a> {
     /// The deployment's rules as they stand now.
     pub rules: &'a Rules,
+    /// What the embedding program has to say about it.
+    pub hooks: &'a dyn Hooks,
     /// What the role `main` points at now; the next step asks it.
     pub model: &'a ModelSpec,
     /// Draws an id from the operating system's random source.

@@ -5,6 +5,7 @@
 //! step is running, or the turn has ended, or it stays open in the log for a stimulus to come.
 
 use super::batch::Batch;
+use super::hooks::{StepAhead, admit_step};
 use super::inbox::InboxText;
 use super::machine::{Advance, Asking, Cancel, Doing, Running};
 use super::projection::Talk;
@@ -12,6 +13,7 @@ use super::{Effect, Finish, Note, RawCall};
 use crate::limits::{
     CALL_NAME_BYTES_MAX, STEP_BYTES_MAX, STEP_CALLS_MAX, STEP_JSON_BYTES_MAX, TURN_STEPS_MAX,
 };
+use crate::proto::ident::EventId;
 use crate::proto::payload::{Body, Call, Part, TurnStatus, Usage};
 
 impl Advance<'_, '_> {
@@ -159,15 +161,24 @@ impl Advance<'_, '_> {
         }
         let step = self.machine.log.steps;
         let model = self.ctx.model.clone();
+        let ahead = StepAhead { session: &self.machine.session, n, model: &model };
+        let waiting = self.machine.inbox.texts().map(|text| &*text.text);
+        let taken_in: Vec<&str> = opening.iter().map(|text| &*text.text).chain(waiting).collect();
+        let fresh = match admit_step(self.ctx.hooks, &ahead, &taken_in) {
+            Ok(texts) => texts,
+            Err(reason) => {
+                self.reject(opening, reason);
+                return;
+            }
+        };
         self.emit(Body::StepStart { n, model: model.to_string() });
-        let mut fresh = Vec::new();
-        if let Some(InboxText { id, text, .. }) = opening {
-            fresh.push(text.clone());
-            self.emit_as(id, Body::UserMessage { text });
+        let mut texts = fresh.iter().cloned();
+        let mut next = || texts.next().expect("a hook rewrites texts, but keeps their number");
+        if let Some(InboxText { id, .. }) = opening {
+            self.emit_as(id, Body::UserMessage { text: next() });
         }
-        for InboxText { id, text, .. } in self.machine.inbox.take_all() {
-            fresh.push(text.clone());
-            self.emit_as(id, Body::ContextInjected { text });
+        for InboxText { id, .. } in self.machine.inbox.take_all() {
+            self.emit_as(id, Body::ContextInjected { text: next() });
         }
         // A random tag: no answer to a request of an earlier life of this agent can match it.
         let ask = (self.ctx.ids)().0;
@@ -176,16 +187,28 @@ impl Advance<'_, '_> {
         self.out.effects.push(Effect::Ask { ask, step, model });
     }
 
+    /// A hook refuses the step ahead. The text that was to start the turn is spent with it: the turn's
+    /// end has its id, for the inbox goes by ids. Steers stay where they are.
+    fn reject(&mut self, opening: Option<InboxText>, reason: String) {
+        let id = opening.map_or_else(|| (self.ctx.ids)(), |text| text.id);
+        self.end_turn_as(id, TurnStatus::Rejected, Some(reason));
+    }
+
+    fn end_turn(&mut self, status: TurnStatus, reason: Option<String>) {
+        let id = (self.ctx.ids)();
+        self.end_turn_as(id, status, reason);
+    }
+
     /// Ends the turn. When it came to its own end and a waking text still waits, the next one
     /// starts at once; after a cancel or a failure texts wait for a stimulus: stop means stop.
-    fn end_turn(&mut self, status: TurnStatus, reason: Option<String>) {
+    fn end_turn_as(&mut self, id: EventId, status: TurnStatus, reason: Option<String>) {
         let turn = self.machine.log.turn.as_deref().expect("only an open turn ends");
         let (steps, usage) = (turn.step, turn.usage);
         self.out.notes.push(Note::TurnEnded { status, reason: reason.clone(), steps, usage });
         self.machine.running = None;
-        self.emit(Body::TurnEnd { status, reason });
-        let by_itself = matches!(status, TurnStatus::Completed | TurnStatus::Empty);
-        if by_itself
+        self.emit_as(id, Body::TurnEnd { status, reason });
+        let stopped = matches!(status, TurnStatus::Cancelled | TurnStatus::Failed);
+        if !stopped
             && !self.ctx.stopping
             && let Some(opening) = self.machine.inbox.take_waking()
         {

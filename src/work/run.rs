@@ -165,6 +165,7 @@ impl<'a> Run<'a> {
         let random = &mut *self.random;
         let mut context = Context {
             rules: &self.job.settings.rules,
+            hooks: &*self.job.settings.hooks,
             model: &self.job.model,
             ids: &mut || random.next_id(),
             stopping: self.job.stopping,

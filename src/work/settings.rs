@@ -1,16 +1,19 @@
 //! What the service is configured to do, as the workers need it. Replaced as a whole on reload.
 
-use crate::agent::{CancelStream, Rules};
+use crate::agent::{CancelStream, Hooks, NoHooks, Rules};
 use crate::config::{self, Config};
 use crate::model::Provider;
 use crate::proto::http_client::InvalidHeader;
 use crate::tool::{ClosureTool, Registry};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// The part of the configuration that turns go by.
 pub struct Settings {
     /// What the turn machine goes by.
     pub rules: Rules,
+    /// What the embedding program has to say about turns.
+    pub hooks: Arc<dyn Hooks>,
     /// The providers, by name.
     pub providers: BTreeMap<String, Provider>,
     /// The tools.
@@ -40,17 +43,29 @@ impl Settings {
         }
         own.entry("echo".to_owned()).or_insert(Provider::Echo);
         let tools = Registry::new(&config.tools, tools);
-        Ok(Self::with(config, own, tools))
+        Ok(Self::with(config, own, tools, Arc::new(NoHooks)))
+    }
+
+    /// The same, with these hooks.
+    #[must_use]
+    pub fn with_hooks(self, hooks: Arc<dyn Hooks>) -> Self {
+        Self { hooks, ..self }
     }
 
     /// What a configuration that was read anew says. Providers stay: what was learned about them,
-    /// and requests under way, belong to the running ones. So do the embedding program's tools.
+    /// and requests under way, belong to the running ones. So do the embedding program's tools and hooks.
     #[must_use]
     pub fn reloaded(&self, config: &Config) -> Self {
-        Self::with(config, self.providers.clone(), self.tools.reloaded(&config.tools))
+        let tools = self.tools.reloaded(&config.tools);
+        Self::with(config, self.providers.clone(), tools, Arc::clone(&self.hooks))
     }
 
-    fn with(config: &Config, providers: BTreeMap<String, Provider>, tools: Registry) -> Self {
+    fn with(
+        config: &Config,
+        providers: BTreeMap<String, Provider>,
+        tools: Registry,
+        hooks: Arc<dyn Hooks>,
+    ) -> Self {
         Self {
             rules: Rules {
                 floor: config.policy.clone(),
@@ -61,6 +76,7 @@ impl Settings {
                 },
                 tools: tools.traits(),
             },
+            hooks,
             providers,
             tools,
             system_prompt: config.system_prompt.clone(),

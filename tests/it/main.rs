@@ -15,6 +15,7 @@ mod cancel;
 mod close_codes;
 mod commands;
 mod embedding;
+mod embedding_tools;
 mod from_seq;
 mod handshake;
 mod heartbeat;

@@ -10,8 +10,8 @@ use super::strict;
 use crate::agent::history::project;
 use crate::agent::machine::Machine;
 use crate::agent::{
-    Approval, Concurrency, Context, Effect, InboxText, Input, Message, Note, Output, Rules, Status,
-    ToolRun, ToolTraits,
+    Approval, Concurrency, Context, Effect, Hooks, InboxText, Input, Message, NoHooks, Note,
+    Output, Rules, Status, ToolRun, ToolTraits,
 };
 use crate::log::State;
 use crate::proto::event::{ErrorCode, NewEvent};
@@ -26,6 +26,8 @@ pub struct World {
     pub rules: Rules,
     /// What the role `main` points at.
     pub model: ModelSpec,
+    /// What the embedding program has to say.
+    pub hooks: Box<dyn Hooks>,
     /// The server is stopping.
     pub stopping: bool,
     /// What was appended, by seq.
@@ -86,6 +88,7 @@ impl World {
             machine: load(&log, Vec::new()),
             rules,
             model: ModelSpec::parse("echo/echo").expect("a provider and a model"),
+            hooks: Box::new(NoHooks),
             stopping: false,
             log,
             inbox_file: Vec::new(),
@@ -107,6 +110,7 @@ impl World {
         };
         let mut ctx = Context {
             rules: &self.rules,
+            hooks: &*self.hooks,
             model: &self.model,
             ids: &mut ids,
             stopping: self.stopping,

@@ -231,6 +231,7 @@ fn a_text_that_could_not_be_saved_is_forgotten() {
     let mut ids = || crate::proto::ident::EventId(5);
     let mut ctx = super::super::Context {
         rules: &world.rules,
+        hooks: &super::super::NoHooks,
         model: &world.model,
         ids: &mut ids,
         stopping: false,

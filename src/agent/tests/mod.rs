@@ -3,6 +3,7 @@
 mod turns;
 mod inbox;
 mod tools;
+mod hooks;
 mod approvals;
 mod cancel;
 mod resume;
