@@ -28,7 +28,13 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("work", &["limits", "os", "proto", "config", "log", "agent", "model", "tool", "conn", "disk"]),
     ("hub", &["limits", "proto", "config", "agent", "model", "tool", "conn", "disk", "work"]),
     ("net", &["limits", "os", "proto", "model", "tool", "conn", "work", "hub"]),
-    ("server", &["limits", "os", "proto", "config", "model", "tool", "disk", "work", "hub", "net"]),
+    (
+        "server",
+        &[
+            "limits", "os", "proto", "config", "agent", "model", "tool", "disk", "work", "hub",
+            "net",
+        ],
+    ),
     ("client", &["limits", "os", "proto"]),
     (
         "cli",
