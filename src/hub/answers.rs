@@ -67,7 +67,9 @@ impl Hub {
         {
             if entry.tip().is_some() {
                 self.greet_or_open(tag, agent);
-            } else {
+            } else if !matches!(entry.log, Log::Not(Unopened::Missing)) {
+                // A session that is only missing was looked for before this client came: its own
+                // turn is when that job is home, and then it is made.
                 self.fail(tag, ErrorCode::Internal, "the session's log cannot be opened");
             }
         }

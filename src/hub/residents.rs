@@ -84,6 +84,10 @@ impl Hub {
         let Some(entry) = self.agents.get_mut(agent) else { return };
         let Some(body) = body else {
             entry.place = Place::Evicted;
+            // Whoever came after the answer of that job waits for one of their own.
+            if entry.tip().is_none() && (entry.client.is_some() || !entry.waiting.is_empty()) {
+                entry.mailbox.push(Input::Clock);
+            }
             self.set_provider_place(agent, None);
             self.repin(agent);
             // What came meanwhile is refused like the rest, or finds that the log opens by now.

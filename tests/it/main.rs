@@ -16,6 +16,7 @@ mod close_codes;
 mod commands;
 mod embedding;
 mod embedding_tools;
+mod first_contact;
 mod from_seq;
 mod handshake;
 mod heartbeat;
