@@ -349,7 +349,6 @@ impl Reactor {
             left -= 1;
             match listener.accept() {
                 Ok((mut stream, _)) => {
-                    self.said_resting = false;
                     // Events are small and each is worth sending by itself; a socket that cannot
                     // be told so is slower, not wrong.
                     stream.set_nodelay(true).ok();
@@ -363,7 +362,11 @@ impl Reactor {
                         self.hub.gone(tag, "could not be watched");
                     }
                 }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => self.acceptable = false,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    self.acceptable = false;
+                    // Everybody who waited has been let in: a next time is another occasion.
+                    self.said_resting = false;
+                }
                 Err(error) if is_exhausted(&error) => {
                     self.resting = true;
                     if !self.said_resting {

@@ -54,6 +54,29 @@ fn beyond_max_agents_it_is_internal_and_the_others_go_on() {
 }
 
 #[test]
+fn out_of_descriptors_it_rests_and_recovers() {
+    let folder = std::sync::Arc::new(tempfile::TempDir::new().unwrap());
+    let names: Vec<String> = (0..200).map(|n| format!("s{n}")).collect();
+    let sessions: Vec<&str> = names.iter().map(String::as_str).collect();
+    // More connections than the limit has descriptors, whatever the config says.
+    let more = json!({"max_connections": 10_000});
+    let config = crate::harness::server::config(&sessions, &more);
+    std::fs::write(folder.path().join("config.json"), config.to_string()).unwrap();
+    let mut command = crate::harness::server::limited("ulimit -n 64");
+    command.args(["serve", "--config", "config.json"]);
+    let server = Server::launch(command, folder);
+    let mut idle: Vec<_> =
+        (0..200).map(|_| std::net::TcpStream::connect(server.addr()).unwrap()).collect();
+    idle.clear();
+    for id in &sessions[..5] {
+        let mut client = server.subscribed(id);
+        assert_eq!(client.turn("hello").last().unwrap().payload["status"], "completed");
+    }
+    let said = server.stderr().matches("cannot accept").count();
+    assert!(said <= 1, "said once, not {said} times:\n{}", server.stderr());
+}
+
+#[test]
 fn twenty_thousand_subscribes_end_in_the_last_one() {
     let server = Server::start(&["s1"], &json!({}));
     let mut client = server.subscribed("s1");

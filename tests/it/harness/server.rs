@@ -36,6 +36,14 @@ pub(crate) fn binary() -> Command {
     command
 }
 
+/// The binary under a limit that a shell sets, such as `ulimit -n 64`.
+pub(crate) fn limited(limit: &str) -> Command {
+    let mut command = Command::new("sh");
+    command.arg("-c").arg(format!("{limit} && exec \"$0\" \"$@\""));
+    command.arg(env!("CARGO_BIN_EXE_terret-ws")).stdin(Stdio::null());
+    command
+}
+
 /// Runs the binary to its end in `folder`.
 pub(crate) fn run(folder: &Path, arguments: &[&str]) -> Output {
     let child = binary()
