@@ -20,6 +20,9 @@ pub const SIGKILL: u8 = 9;
 /// `SIGTERM` on every Linux architecture.
 pub const SIGTERM: u8 = 15;
 
+/// The same on every architecture that Rust's Linux targets have, but for mips.
+const SIGXFSZ: c_int = 25;
+
 const RLIMIT_NOFILE: c_int = 7;
 const PR_SET_PDEATHSIG: c_int = 1;
 const O_RDONLY: c_int = 0;
@@ -124,6 +127,20 @@ pub fn signals_to(fd: RawFd) -> io::Result<()> {
         if unsafe { signal(c_int::from(number), handler) } == SIG_ERR {
             return Err(io::Error::last_os_error());
         }
+    }
+    Ok(())
+}
+
+/// From now on a write beyond the file size limit (`RLIMIT_FSIZE`) is an error of that write, as a
+/// full disk is, and no longer the end of the process by `SIGXFSZ`.
+///
+/// A handler that does nothing, not `SIG_IGN`: programs that this process starts would inherit that.
+pub fn survive_file_size_limit() -> io::Result<()> {
+    extern "C" fn on_limit(_: c_int) {}
+    let handler = on_limit as extern "C" fn(c_int) as usize;
+    // SAFETY: the handler touches nothing at all.
+    if unsafe { signal(SIGXFSZ, handler) } == SIG_ERR {
+        return Err(io::Error::last_os_error());
     }
     Ok(())
 }

@@ -52,7 +52,8 @@ pub(super) fn run(serve: Serve, world: World) -> Result<(), Failure> {
         text_file::write_private(&path, &format!("{token}\n"))
             .map_err(|error| Failure::bad(format!("{}: {error}", path.display())))?;
     }
-    os::signals_to(server.signal_fd())
+    os::survive_file_size_limit()
+        .and_then(|()| os::signals_to(server.signal_fd()))
         .map_err(|error| Failure::bad(format!("signals cannot be received: {error}")))?;
     let address = server.local_addr();
     if let Some(tokens) = hint {

@@ -10,6 +10,7 @@ use crate::conn::slab::Tag;
 use crate::limits::IDLE_RESIDENTS_MAX;
 use crate::proto::ident::ModelSpec;
 use crate::work::advance::{Advance, Input};
+use crate::work::note::{Level, Note};
 use crate::work::{Home, Job};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -28,6 +29,8 @@ pub(super) struct Residents {
     pub(super) out: usize,
     /// Agents whose batch waits for the disk.
     pub(super) stalled: Vec<Tag>,
+    /// The log has said that the store is full, and not yet that it no longer is.
+    said_full: bool,
 }
 
 impl Hub {
@@ -214,6 +217,14 @@ impl Hub {
             for tag in waiting {
                 self.post(tag, Input::Retry);
             }
+        }
+        if self.is_storage_full() != self.residents.said_full {
+            self.residents.said_full = self.is_storage_full();
+            self.orders.notes.push(if self.residents.said_full {
+                Note::new(Level::Error, "storage full, turns wait for space")
+            } else {
+                Note::new(Level::Info, "storage has space again")
+            });
         }
         if self.residents.stalled.is_empty() {
             self.deadlines.probe = None;

@@ -18,6 +18,7 @@ mod embedding;
 mod embedding_tools;
 mod first_contact;
 mod from_seq;
+mod full_disk;
 mod handshake;
 mod heartbeat;
 mod many_turns;

@@ -217,6 +217,18 @@ impl Client {
         }
     }
 
+    /// The message of an error frame with `code`, which some events may precede.
+    pub(crate) fn error_after_events(&mut self, code: &str) -> String {
+        loop {
+            let text = self.text();
+            if Event::parse(&text).is_none() {
+                let frame: Value = serde_json::from_str(&text).unwrap();
+                assert_eq!((&frame["type"], &frame["code"]), (&json!("error"), &json!(code)));
+                return frame["message"].as_str().unwrap().to_owned();
+            }
+        }
+    }
+
     /// Events up to and including `seq`.
     pub(crate) fn events_to(&mut self, seq: u64) -> Vec<Event> {
         let mut events = vec![self.event()];
