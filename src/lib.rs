@@ -5,7 +5,8 @@
 //!
 //! ```text
 //!  client sockets   ─┐
-//!  provider sockets ─┼─▶ reactor thread ──── Job ────▶ worker pool (fixed)
+//!  provider sockets  │
+//!  tool processes   ─┼─▶ reactor thread ──── Job ────▶ worker pool (fixed)
 //!  timers, signals  ─┘   net: bytes           │         work: run an agent's inputs,
 //!                        hub: decides         │         append, sync, read a log
 //!                               ▲             │               │

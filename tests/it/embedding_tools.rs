@@ -1,12 +1,16 @@
 //! Tools and hooks that are code of the program around the server.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 use terret_ws::agent::{Hooks, StepAhead};
 use terret_ws::client::{Client, Endpoint, Received};
-use terret_ws::config::{Config, ProviderConfig, Script, ScriptCall, ScriptEnd, ScriptStep, Token};
+use terret_ws::config::{
+    Concurrency, Config, ProviderConfig, Script, ScriptCall, ScriptEnd, ScriptStep, Token,
+    ToolConfig,
+};
 use terret_ws::proto::command::Command;
 use terret_ws::proto::ident::{ModelSpec, SessionId};
 use terret_ws::proto::payload::{Call, Content, Outcome};
@@ -43,12 +47,22 @@ fn calls(names: &[&str]) -> ScriptStep {
 
 /// A server whose model calls these tools, and then has nothing to say.
 fn start(called: &[&str], adjust: impl FnOnce(Builder) -> Builder) -> Running {
+    start_with(called, Vec::new(), adjust)
+}
+
+/// The same, with programs as tools.
+fn start_with(
+    called: &[&str],
+    programs: Vec<ToolConfig>,
+    adjust: impl FnOnce(Builder) -> Builder,
+) -> Running {
     let dir = tempfile::tempdir().expect("a directory");
     let mut config = Config {
         listen: "127.0.0.1:0".parse().expect("an address"),
         data_dir: dir.path().join("data"),
         workers: Some(3),
         policy: vec!["*".to_owned()],
+        tools: programs,
         ..Config::default()
     };
     for id in SESSIONS {
@@ -213,6 +227,59 @@ fn hooks_refuse_rewrite_and_veto() {
         assert!(turn.contains(part), "{part} in {turn}");
     }
     assert_eq!(*asked.lock().expect("no panic"), ["s0 1", "s1 1", "s1 2"]);
+    running.stop();
+}
+
+/// Panics over the first result it sees.
+struct Clumsy {
+    fell: AtomicBool,
+}
+
+impl Hooks for Clumsy {
+    fn after_call(&self, _: &SessionId, _: &Call, outcome: Outcome) -> Outcome {
+        if !self.fell.swap(true, Ordering::Relaxed) {
+            std::panic::resume_unwind(Box::new("intended"));
+        }
+        outcome
+    }
+}
+
+#[test]
+fn an_agent_that_is_lost_to_a_panic_loses_its_tools_and_gets_its_turn_back() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let script = |name: &str, script: &str| {
+        let mut tool = ToolConfig::new(name, vec!["sh".into(), "-c".into(), script.into()]);
+        tool.concurrency = Concurrency::Parallel;
+        tool.cwd = Some(dir.path().to_owned());
+        tool
+    };
+    // The second runs for ever the first time, and the first ends when it has begun to.
+    let tools = vec![
+        script("short", "until [ -s number ]; do sleep 0.01; done; echo short"),
+        script("long", "[ -e number ] && exec echo long; echo $$ > number; exec sleep 1000"),
+    ];
+    let running = start_with(&["short", "long"], tools, |builder| {
+        builder.hooks(Clumsy { fell: AtomicBool::new(false) })
+    });
+    let mut client = running.connect("s0");
+    wake(&mut client, "go");
+    let error = until(&mut client, "error");
+    assert!(error.contains("\"code\":\"internal\""), "{error}");
+    let number = std::fs::read_to_string(dir.path().join("number")).expect("it has begun");
+    let stat = format!("/proc/{}/stat", number.trim());
+    while std::fs::read_to_string(&stat).is_ok_and(|stat| !stat.contains(") Z ")) {
+        thread::yield_now();
+    }
+    let turn = running.turn("s0", "and now?");
+    for part in [
+        r#"{"id":"short","content":"short\n","error":null}"#,
+        r#"{"id":"long","content":"long\n","error":null}"#,
+        r#""type":"context/injected","payload":{"text":"and now?"}"#,
+    ] {
+        assert_eq!(turn.matches(part).count(), 1, "{part} in {turn}");
+    }
+    assert_eq!(turn.matches("\"tool/call\"").count(), 2, "{turn}");
+    drop(client);
     running.stop();
 }
 
