@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::harness::wire::{CLOSE, End, Wire, close_payload, masked};
-use crate::harness::{Event, Server, files, http, scripted, token};
+use crate::harness::{Event, Server, eventually, files, http, scripted, token};
 
 /// `with` laid over `config`.
 fn overlaid(mut config: Value, with: &Value) -> Value {
@@ -53,9 +53,10 @@ fn a_slow_live_reader_gets_whole_frames_then_lagged_then_4429() {
         wire.send_text(r#"{"type":"subscribe","from_seq":0}"#);
         assert_eq!(seq_of(&wire.next_data().json()), 0);
         wire.send_text(r#"{"type":"inject","text":"more","wake":true}"#);
-        let tip = server.idle_tip("s1", 0);
-
+        // It has five seconds from here to take its last frames, however long the turn goes on.
+        eventually("it is let go", || server.stderr().contains("lagged").then_some(()));
         let seqs = events_until_lagged(&mut wire);
+        let tip = server.idle_tip("s1", 0);
         let next = seqs.last().unwrap() + 1;
         assert!(seqs[0] == 1 && next <= tip, "{seqs:?} of {tip}");
 
