@@ -155,10 +155,10 @@ impl Outbox {
         }
     }
 
-    /// Frames and bytes of the live tail that wait here; one that has begun to leave is on its way.
+    /// Frames and bytes of the live tail that wait here. Of a frame that has begun to leave, what is
+    /// left counts as bytes, and no longer as a frame.
     pub fn live(&self) -> (usize, usize) {
-        let waiting = self.events.bytes.len() - self.events.started;
-        (self.live_frames.min(self.events.whole), self.live_bytes.min(waiting))
+        (self.live_frames.min(self.events.whole), self.live_bytes.min(self.events.bytes.len()))
     }
 
     /// Bytes of the session's stream that wait here.
