@@ -148,8 +148,11 @@ impl Hub {
     /// unless the configuration changes them too. The caller has said what cannot change.
     pub fn reload(&mut self, reload: Reload) {
         let Reload { config, running, tokens } = reload;
-        let Options { connections_capacity, open_files_max, .. } = self.options;
-        self.options = Options::new(&config, connections_capacity, open_files_max);
+        let Options { connections_capacity, open_files_max, idle_residents_max, .. } = self.options;
+        self.options = Options {
+            idle_residents_max,
+            ..Options::new(&config, connections_capacity, open_files_max)
+        };
         self.deadlines.hasten_heartbeats(self.now, self.options.heartbeat_s);
         self.gate.set_limit(self.options.max_concurrent_replays);
         self.settings = Arc::new(self.settings.reloaded(&config));

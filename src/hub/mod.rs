@@ -26,7 +26,9 @@ use crate::conn::gate::Gate;
 use crate::conn::ring::SLICES_MAX;
 use crate::conn::slab::{Slab, Tag};
 use crate::conn::{Conn, Incoming};
-use crate::limits::{CLOSE_S, HANDSHAKE_S, MAILBOX_FRAME_BYTES_MAX, UPSTREAM_BYTES_MAX};
+use crate::limits::{
+    CLOSE_S, HANDSHAKE_S, IDLE_RESIDENTS_MAX, MAILBOX_FRAME_BYTES_MAX, UPSTREAM_BYTES_MAX,
+};
 use crate::proto::event::ErrorCode;
 use crate::proto::http::{Status, write_response};
 use crate::proto::ident::{ModelSpec, SessionId};
@@ -72,6 +74,8 @@ pub struct Options {
     pub max_agents: usize,
     /// Logs of resident agents that may hold a descriptor.
     pub open_files_max: usize,
+    /// Agents with nothing to do that stay in memory.
+    pub idle_residents_max: usize,
     /// Origins of web pages that may connect.
     pub allowed_origins: Vec<String>,
     /// A `set_model` reaches only the agent whose client sent it.
@@ -95,6 +99,7 @@ impl Options {
             connections_capacity,
             max_agents: config.max_agents.unwrap_or(max_connections),
             open_files_max,
+            idle_residents_max: IDLE_RESIDENTS_MAX,
             allowed_origins: config.allowed_origins.clone(),
             roles_per_agent: config.roles_scope == RolesScope::Agent,
             stop_grace_s: config.stop_grace_s,

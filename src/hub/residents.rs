@@ -7,7 +7,6 @@
 use super::Hub;
 use super::entry::{Log, Place};
 use crate::conn::slab::Tag;
-use crate::limits::IDLE_RESIDENTS_MAX;
 use crate::proto::ident::ModelSpec;
 use crate::work::advance::{Advance, Input};
 use crate::work::note::{Level, Note};
@@ -152,7 +151,7 @@ impl Hub {
     }
 
     fn make_room(&mut self) {
-        while self.residents.idle.len() > IDLE_RESIDENTS_MAX {
+        while self.residents.idle.len() > self.options.idle_residents_max {
             let Some(tag) = self.residents.idle.pop_front() else { break };
             let Some(entry) = self.agents.get_mut(tag) else { continue };
             entry.idle = false;

@@ -106,11 +106,12 @@ impl Plan {
         if random.chance(30) {
             config.roles_scope = RolesScope::Agent;
         }
-        let options = hub::Options::new(
+        let mut options = hub::Options::new(
             &config,
             random.pick(&[sessions + 1, 100]),
             random.pick(&[1, 2, 100]),
         );
+        options.idle_residents_max = random.pick(&[0, 1, 100]);
         let sync = if random.chance(85) { SyncMode::Always } else { SyncMode::Os };
         let segment_bytes = if long { 1 << 18 } else { random.pick(&[1500, 6000, 1 << 20]) };
         Self {
