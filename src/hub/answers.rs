@@ -53,10 +53,12 @@ impl Hub {
         }
         let entry = self.agents.get_mut(agent).expect("it was there a line ago");
         let was_open = entry.tip().is_some();
-        entry.log = match outcome {
-            Ok(tip) => Log::At(tip),
-            Err(why) => Log::Not(why),
-        };
+        match outcome {
+            Ok(tip) => entry.log = Log::At(tip),
+            // What is known to be there is, whatever keeps it from being opened now.
+            Err(Unopened::Missing | Unopened::Failed { .. }) if was_open => {}
+            Err(why) => entry.log = Log::Not(why),
+        }
         let (client, waiting) = (entry.client, std::mem::take(&mut entry.waiting));
         // Nobody had asked for it to be made when the job left; by now somebody has.
         let comes_late = entry.create && matches!(entry.log, Log::Not(Unopened::Missing));

@@ -244,6 +244,10 @@ impl Hub {
         let Some(tip) = entry.tip() else { return self.answer(tag) };
         let damage = match &entry.log {
             Log::Not(Unopened::Damaged { place, .. }) => Some(place.as_str()),
+            _ if snapshot.is_none() => {
+                let status = Status::InternalServerError;
+                return self.respond(tag, status, "the log cannot be opened");
+            }
             _ => None,
         };
         let mut roles: BTreeMap<&str, &ModelSpec> =

@@ -174,6 +174,21 @@ fn a_failed_sync_ends_the_server_and_nothing_of_that_batch_was_seen() {
 }
 
 #[test]
+fn a_log_that_cannot_be_opened_again_for_a_while_stays_where_its_readers_know_it() {
+    let mut world = World::new(vec![step(&["a"])], |options| options.idle_residents_max = 0);
+    let tag = world.connect(0);
+    world.disk.faults(|faults| faults.opens_fail = 1);
+    let look = "GET /agents/s0 HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer t0\r\n\r\n";
+    let reader = world.dial(look.as_bytes());
+    world.settle();
+    assert!(world.peer(reader).head.starts_with("HTTP/1.1 500 "));
+    world.send(tag, &subscribe(0));
+    world.send(tag, WAKE);
+    world.settle();
+    assert_eq!(world.seqs(tag), (0..8).collect::<Vec<_>>());
+}
+
+#[test]
 fn a_sync_that_fails_when_a_log_is_opened_ends_the_server_too() {
     let mut world = World::new(vec![step(&["a"])], |_| {});
     world.disk.faults(|faults| faults.syncs_fail = 1);
