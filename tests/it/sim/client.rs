@@ -182,6 +182,11 @@ impl Client {
         *self.owed.entry(code.to_owned()).or_default() += 1;
     }
 
+    /// The codes of the error frames it has got.
+    pub(super) fn errors(&self) -> impl Iterator<Item = &str> {
+        self.owed.keys().map(String::as_str).chain(self.ended_by.as_deref())
+    }
+
     /// Codes of error frames that are owed and have not come.
     pub(super) fn owed(&self) -> Vec<&str> {
         self.owed.iter().filter(|(_, count)| **count > 0).map(|(code, _)| &**code).collect()

@@ -6,7 +6,7 @@ use super::provider::Intended;
 use super::record::Record;
 use super::strict::{self, Said};
 use super::texts::Fate;
-use super::world::World;
+use super::world::{World, reads_of};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use terret_ws::agent::ConnTag;
@@ -61,6 +61,12 @@ impl World {
         let on_panic = job.on_panic();
         let is_tool = matches!(job, Job::Tool(_));
         self.trace.say(|| format!("job: {}", describe(&job)));
+        match &job {
+            Job::Read(read) if read.cursor.is_some() => self.trace.reach("a replay in pieces"),
+            Job::Close(_) => self.trace.reach("descriptors given away"),
+            Job::Advance(_) if reads_of(&job) > 0 => self.trace.reach("a read between appends"),
+            _ => {}
+        }
         let mut dones = VecDeque::new();
         let worker = self.life.worker.as_mut().expect("the process lives");
         let run = AssertUnwindSafe(|| worker.run(job, &mut |done| dones.push_back(done)));
@@ -74,6 +80,7 @@ impl World {
         }
         for done in &dones {
             self.trace.say(|| format!("  says {}", describe_done(done)));
+            self.take_note(done);
         }
         self.check_reads(&dones);
         if let Some(given) = &given {
@@ -81,6 +88,22 @@ impl World {
         }
         let session = given.map(|given| given.session);
         self.life.flights.push(Flight { session, dones });
+    }
+
+    /// Remembers what was reached.
+    fn take_note(&self, done: &Done) {
+        match done {
+            Done::Events(events) => {
+                kinds(&events.lines).split(' ').for_each(|kind| self.trace.reach(kind));
+            }
+            Done::Home(home) if home.body.as_ref().is_some_and(|body| body.is_stalled()) => {
+                self.trace.reach("a batch held");
+            }
+            Done::Latched { .. } => self.trace.reach("a disk that failed"),
+            Done::Panicked { .. } => self.trace.reach("a job that panicked"),
+            Done::Notes(notes) => notes.iter().for_each(|note| self.trace.reach(note.event)),
+            _ => {}
+        }
     }
 
     fn given(&mut self, advance: &Advance) -> Given {

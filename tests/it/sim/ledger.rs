@@ -37,9 +37,10 @@ struct Made {
     has_result: bool,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 struct Request {
-    call: Call,
+    /// The index of the call that it is for.
+    made: usize,
     resolved: bool,
 }
 
@@ -56,10 +57,10 @@ impl Ledger {
         self.turn.is_some()
     }
 
-    /// Requests without a verdict, oldest first.
+    /// The calls that wait for a verdict, oldest request first. One that was refused for another
+    /// reason, when its turn was resumed, waits for nothing any more.
     pub(super) fn standing(&self) -> impl Iterator<Item = &Call> {
-        let requests = self.turn.iter().flat_map(|turn| &turn.requests);
-        requests.filter(|request| !request.resolved).map(|request| &request.call)
+        self.turn.iter().flat_map(|turn| turn.standing().map(|request| turn.call(*request)))
     }
 
     fn try_apply(&mut self, session: &str, seq: u64, body: &Body) -> Result<(), &'static str> {
@@ -117,19 +118,19 @@ impl Turn {
                 Ok(())
             }
             Body::ApprovalRequested(call) => {
-                let open = |made: &&mut Made| {
+                let open = |made: &Made| {
                     made.taken_up && !made.requested && !made.has_result && made.call == *call
                 };
-                let made = self.calls.iter_mut().find(open).ok_or("asked for no call")?;
-                made.requested = true;
-                self.requests.push(Request { call: call.clone(), resolved: false });
+                let made = self.calls.iter().position(open).ok_or("asked for no call")?;
+                self.calls[made].requested = true;
+                self.requests.push(Request { made, resolved: false });
                 Ok(())
             }
             Body::ApprovalResolved { call_id, verdict, reason } => {
-                let of_id =
-                    |request: &&mut Request| !request.resolved && request.call.id == *call_id;
-                let request = self.requests.iter_mut().find(of_id).ok_or("nobody asked")?;
-                request.resolved = true;
+                let of_id = |request: &&Request| self.call(**request).id == *call_id;
+                let request = *self.standing().find(of_id).ok_or("nobody asked")?;
+                let resolved = self.requests.iter_mut().find(|other| other.made == request.made);
+                resolved.expect("it stands").resolved = true;
                 hold(*verdict == Verdict::Denied || reason.is_none(), "a reason to approve")
             }
             Body::ToolResult { id, .. } => {
@@ -166,6 +167,16 @@ impl Turn {
             }
         }
         hold(text == self.chunks, "its text is not that of its chunks")
+    }
+
+    fn standing(&self) -> impl Iterator<Item = &Request> {
+        self.requests
+            .iter()
+            .filter(|request| !request.resolved && !self.calls[request.made].has_result)
+    }
+
+    fn call(&self, request: Request) -> &Call {
+        &self.calls[request.made].call
     }
 
     fn owes_nothing(&self) -> bool {

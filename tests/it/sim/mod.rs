@@ -35,7 +35,9 @@ mod trace;
 mod weather;
 mod world;
 
+use std::collections::BTreeSet;
 use std::env;
+use std::iter;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -46,8 +48,34 @@ use world::World;
 /// How many seeds run when nobody asks for others: always the same, and new ones.
 const FIXED: u64 = 24;
 const FRESH: u64 = 8;
+/// What has to happen in some seed of so many, or the simulation is not what it is meant to be.
+const REACHED: [&str; 23] = [
+    "turn/end",
+    "tool/result",
+    "context/injected",
+    "approval/requested",
+    "approval/resolved",
+    "policy/updated",
+    "bad_frame",
+    "not_running",
+    "stale_call",
+    "superseded",
+    "unauthorized",
+    "internal",
+    "a read between appends",
+    "descriptors given away",
+    "a batch held",
+    "a disk that failed",
+    "log tail was torn and has been set aside",
+    "a kill",
+    "a power cut",
+    "a power cut in a job",
+    "a clean stop",
+    "a death in a turn",
+    "a death with texts in the inbox",
+];
 /// Steps of each when nobody asks for another number.
-const STEPS: usize = 500;
+const STEPS: usize = 800;
 
 #[test]
 fn whatever_happens_nothing_that_was_promised_is_broken() {
@@ -55,40 +83,49 @@ fn whatever_happens_nothing_that_was_promised_is_broken() {
     let steps = variable("TERRET_SIM_STEPS").map_or(STEPS, |steps| steps.parse().unwrap());
     let next = AtomicUsize::new(0);
     let threads = thread::available_parallelism().map_or(1, usize::from).min(seeds.len());
-    let failures: Vec<String> = thread::scope(|scope| {
-        let workers: Vec<_> = (0..threads)
-            .map(|_| {
-                scope.spawn(|| {
-                    let mut failures = Vec::new();
-                    while let Some(&seed) = seeds.get(next.fetch_add(1, Ordering::Relaxed)) {
-                        failures.extend(failure_of(seed, steps));
-                    }
-                    failures
-                })
-            })
-            .collect();
+    let work = || {
+        let take = || seeds.get(next.fetch_add(1, Ordering::Relaxed));
+        iter::from_fn(take).map(|&seed| Run::of(seed, steps)).collect::<Vec<_>>()
+    };
+    let runs: Vec<Run> = thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
         workers.into_iter().flat_map(|worker| worker.join().unwrap()).collect()
     });
+    let failures: Vec<&str> = runs.iter().filter_map(|run| run.failure.as_deref()).collect();
     assert!(failures.is_empty(), "{}", failures.join("\n"));
+    if seeds.len() as u64 >= FIXED && steps >= STEPS {
+        let reached: BTreeSet<&String> = runs.iter().flat_map(|run| &run.reached).collect();
+        let missed = REACHED.iter().filter(|what| !reached.contains(&(**what).to_owned()));
+        let missed: Vec<_> = missed.collect();
+        assert!(missed.is_empty(), "never happened, so nothing is known of it: {missed:?}");
+    }
 }
 
-/// Runs one seed; what went wrong, and how to have it again.
-fn failure_of(seed: u64, steps: usize) -> Option<String> {
-    let trace = Trace::default();
-    let told = trace.clone();
-    let run = AssertUnwindSafe(|| World::new(seed, told).run(steps));
-    let panic = catch_unwind(run).err()?;
-    let said = panic
-        .downcast_ref::<String>()
-        .map(String::as_str)
-        .or(panic.downcast_ref::<&str>().copied())
-        .unwrap_or("a panic without words");
-    Some(format!(
-        "seed {seed} failed in step {} of {steps}: {said}\n{}\
-         again: TERRET_SIM_SEED={seed} TERRET_SIM_STEPS={steps} cargo test --test it sim\n",
-        trace.steps(),
-        trace.text()
-    ))
+/// What came of one seed.
+struct Run {
+    /// What went wrong, and how to have it again.
+    failure: Option<String>,
+    reached: BTreeSet<String>,
+}
+
+impl Run {
+    fn of(seed: u64, steps: usize) -> Self {
+        let trace = Trace::default();
+        let told = trace.clone();
+        let run = AssertUnwindSafe(|| World::new(seed, told).run(steps));
+        let failure = catch_unwind(run).err().map(|panic| {
+            let said = panic.downcast_ref::<String>().map(String::as_str);
+            let said = said.or(panic.downcast_ref::<&str>().copied());
+            format!(
+                "seed {seed} failed in step {} of {steps}: {}\n{}again: TERRET_SIM_SEED={seed} \
+                 TERRET_SIM_STEPS={steps} cargo test --test it sim\n",
+                trace.steps(),
+                said.unwrap_or("a panic without words"),
+                trace.text()
+            )
+        });
+        Self { failure, reached: trace.reached() }
+    }
 }
 
 fn seeds() -> Vec<u64> {

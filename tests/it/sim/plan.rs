@@ -74,6 +74,10 @@ pub(super) struct Plan {
     pub(super) long: bool,
     /// Code of the embedding program may panic.
     pub(super) panics: bool,
+    /// How many in a hundred answers of a model call tools.
+    pub(super) calls_percent: u32,
+    /// How many in a hundred clients are slow from the start.
+    pub(super) slow_percent: u32,
 }
 
 impl Plan {
@@ -84,15 +88,16 @@ impl Plan {
         });
         let weights = weights.collect();
         let sessions = 1 + random.below(5);
-        let long = random.chance(15);
+        let long = random.chance(20);
         let mut config = Config {
             approvals: random.chance(80),
-            policy: [&[][..], &["*"], &["*"], &["read_*", "s*"]][random.below(4)]
+            policy: random
+                .pick(&[&["*"][..], &["*"], &["*"], &["read_*", "s*"], &[]])
                 .iter()
-                .map(|&pattern: &&str| pattern.to_owned())
+                .map(|&glob| glob.to_owned())
                 .collect(),
-            queue_limit: random.pick(&[2, 20, 4096]),
-            queue_bytes: random.pick(&[1000, 1 << 20]),
+            queue_limit: random.pick(&[1, 5, 30, 4096]),
+            queue_bytes: random.pick(&[1000, 1 << 20, 1 << 20]),
             replay_limit: random.pick(&[5, 40, 10_000, 10_000]),
             max_concurrent_replays: 1 + random.below(3),
             heartbeat_s: random.pick(&[1, 20]),
@@ -122,7 +127,9 @@ impl Plan {
             options,
             workers: 1 + random.below(4),
             long,
-            panics: random.chance(20),
+            panics: random.chance(30),
+            calls_percent: random.pick(&[10, 50, 80]),
+            slow_percent: random.pick(&[0, 20, 60]),
         }
     }
 

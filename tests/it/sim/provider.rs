@@ -20,6 +20,7 @@ struct Inside {
     random: Random,
     long: bool,
     panics: bool,
+    calls_percent: u32,
     heard: Vec<Heard>,
 }
 
@@ -45,7 +46,8 @@ pub(super) struct Call {
 impl Brain {
     pub(super) fn new(plan: &Plan, random: &mut Random) -> Self {
         let (random, heard) = (random.fork(), Vec::new());
-        let inside = Inside { random, long: plan.long, panics: plan.panics, heard };
+        let Plan { long, panics, calls_percent, .. } = *plan;
+        let inside = Inside { random, long, panics, calls_percent, heard };
         Self(Arc::new(Mutex::new(inside)))
     }
 
@@ -70,11 +72,11 @@ impl Model for Brain {
         let mut inside = self.inside();
         let messages = request.messages.iter().map(Said::of).collect();
         inside.heard.push(Heard { messages, fresh: request.fresh.to_vec() });
-        let (long, panics) = (inside.long, inside.panics);
+        let Inside { long, panics, calls_percent, .. } = *inside;
         let random = &mut inside.random;
         let mut pieces: Vec<Result<Piece, String>> =
             texts(random, long).into_iter().map(|text| Ok(Piece::Text(text))).collect();
-        for Call { id, name, args } in calls(random) {
+        for Call { id, name, args } in calls(random, calls_percent) {
             pieces.push(Ok(Piece::Call { id, name: name.to_owned(), args: args.to_owned() }));
         }
         if random.chance(50) {
@@ -84,7 +86,7 @@ impl Model for Brain {
             let at = random.below(pieces.len() + 1);
             pieces.insert(at, Err("out of order".to_owned()));
         }
-        let fuse = (panics && random.chance(10)).then(|| random.below(pieces.len() + 1));
+        let fuse = (panics && random.chance(15)).then(|| random.below(pieces.len() + 1));
         Box::new(pieces.into_iter().enumerate().map(move |(index, piece)| {
             if Some(index) == fuse {
                 // As a panic, but for the message to standard error.
@@ -124,7 +126,7 @@ fn script(plan: &Plan, random: &mut Random) -> Script {
         end: if random.chance(10) {
             ScriptEnd::Error { status: 500, message: "overloaded".to_owned() }
         } else {
-            let calls = calls(random).into_iter();
+            let calls = calls(random, plan.calls_percent).into_iter();
             let calls = calls
                 .map(|Call { id, name, args }| ScriptCall {
                     id,
@@ -151,13 +153,13 @@ pub(super) fn texts(random: &mut Random, long: bool) -> Vec<String> {
 }
 
 /// The calls of an answer.
-pub(super) fn calls(random: &mut Random) -> Vec<Call> {
+pub(super) fn calls(random: &mut Random, percent: u32) -> Vec<Call> {
     const IDS: [&str; 3] = ["0", "0", "1"];
     const NAMES: [&str; 8] =
-        ["read_a", "read_b", "read_a", "serial", "strict", "parstrict", "change", "unknown"];
+        ["read_a", "read_b", "serial", "strict", "parstrict", "parstrict", "change", "unknown"];
     const ARGS: [&str; 6] =
         ["{}", "{\"n\":1e400}", "", "[1]", "{\"cut", "{ \"a\" : \"ü\\n\", \"b\":{}}"];
-    let count = if random.chance(40) { 1 + random.below(4) } else { 0 };
+    let count = if random.chance(percent) { 1 + random.below(4) } else { 0 };
     (0..count)
         .map(|_| Call {
             id: if random.chance(50) {

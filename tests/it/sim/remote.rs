@@ -74,7 +74,7 @@ fn plain_answer() -> (Vec<u8>, Then) {
 }
 
 fn answer(plan: &Plan, random: &mut Random) -> (Vec<u8>, Then) {
-    let (texts, calls) = (texts(random, plan.long), calls(random));
+    let (texts, calls) = (texts(random, plan.long), calls(random, plan.calls_percent));
     let chunked = random.chance(70);
     let mut whole = response(&events(&texts, calls), chunked);
     let then = random.pick(&[Then::Close, Then::Break, Then::Silence]);

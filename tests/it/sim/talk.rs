@@ -36,7 +36,7 @@ impl World {
         let random = &mut self.random;
         let client = &mut self.clients[place];
         client.mute = random.chance(5);
-        if random.chance(20) {
+        if random.chance(self.plan.slow_percent) {
             client.room = random.below(600);
             client.was_slow = true;
         }

@@ -1,7 +1,8 @@
-//! The last things that happened, for whoever looks into a seed that failed.
+//! The last things that happened, for whoever looks into a seed that failed; and which of the things
+//! that a simulation is for have happened at all.
 
 use std::cell::RefCell;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
 
 /// Shared by the world and by whoever catches its failure.
@@ -12,6 +13,7 @@ pub(super) struct Trace(Rc<RefCell<Inside>>);
 struct Inside {
     lines: VecDeque<String>,
     steps: usize,
+    reached: BTreeSet<String>,
 }
 
 const KEPT: usize = 80;
@@ -25,6 +27,18 @@ impl Trace {
         }
         let step = inside.steps;
         inside.lines.push_back(format!("{step:>6}  {}", line()));
+    }
+
+    /// Something happened that a simulation is for.
+    pub(super) fn reach(&self, what: &str) {
+        let reached = &mut self.0.borrow_mut().reached;
+        if !reached.contains(what) {
+            reached.insert(what.to_owned());
+        }
+    }
+
+    pub(super) fn reached(&self) -> BTreeSet<String> {
+        self.0.borrow().reached.clone()
     }
 
     /// Another step begins.

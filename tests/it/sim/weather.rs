@@ -149,6 +149,7 @@ impl World {
 
     /// The power has failed in the middle of a job. Some of what it had said may have been heard.
     pub(super) fn die_of_power_loss(&mut self) {
+        self.trace.reach("a power cut in a job");
         while !self.life.flights.is_empty() && self.random.chance(50) {
             self.hear(self.life.flights.len() - 1);
         }
@@ -160,6 +161,21 @@ impl World {
     pub(super) fn die(&mut self, cut: bool) {
         let cut = cut && survives_power_cut(self.plan.log.sync);
         self.trace.say(|| if cut { "the power fails" } else { "kill -9" }.to_owned());
+        self.trace.reach(if cut { "a power cut" } else { "a kill" });
+        for record in &self.records {
+            if record.ledger.is_open() {
+                self.trace.reach("a death in a turn");
+            }
+            if record.ledger.standing().next().is_some() {
+                self.trace.reach("a death with a call parked");
+            }
+            if record.texts.that(|text| text.fate == Fate::Kept).next().is_some() {
+                self.trace.reach("a death with texts in the inbox");
+            }
+            if record.texts.that(|text| text.fate == Fate::Held).next().is_some() {
+                self.trace.reach("a death with a batch held");
+            }
+        }
         let disk = if cut { self.life.disk.crash() } else { self.life.disk.kill() };
         self.live_again(disk);
     }
@@ -190,6 +206,7 @@ impl World {
         if self.life.has_lost_power() {
             return self.die_of_power_loss();
         }
+        self.trace.reach("a clean stop");
         assert_eq!(self.life.hub.stage(), Stage::Over, "it stops");
         if self.life.hub.latched().is_some() {
             return self.die(true);

@@ -193,6 +193,7 @@ impl World {
         self.life.hub.gone(tag, cause);
         if let Some(place) = self.clients.iter().position(|client| client.tag == tag) {
             let client = self.clients.swap_remove(place);
+            client.errors().for_each(|code| self.trace.reach(code));
             self.check_answer(&client);
         }
     }
@@ -226,7 +227,7 @@ pub(super) fn tokens(records: &[Record]) -> Tokens {
 }
 
 /// How many pieces of logs a job reads.
-fn reads_of(job: &Job) -> usize {
+pub(super) fn reads_of(job: &Job) -> usize {
     match job {
         Job::Read(_) => 1,
         Job::Advance(advance) => advance
