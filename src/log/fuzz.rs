@@ -30,7 +30,7 @@ pub fn event_line(bytes: &[u8]) {
     }
     // The checksum keeps arbitrary bytes out, so a line is also made of them.
     let printable = bytes.iter().all(|&byte| byte >= 0x20);
-    if !printable || bytes.len() < 2 || !bytes.ends_with(b"}") {
+    if !printable || bytes.len() < 2 || !bytes.starts_with(b"{") || !bytes.ends_with(b"}") {
         return;
     }
     let mut made = bytes.to_vec();

@@ -31,7 +31,7 @@ pub const fn wire_len(line_without_lf: &[u8]) -> usize {
 /// If what stands there is not an object, holds a byte below 0x20, or makes a line of more than
 /// [`EVENT_BYTES_MAX`] bytes; or if `ack` does not fit its 12 digits.
 pub fn seal(out: &mut Vec<u8>, start: usize, ack: u64) {
-    assert_eq!(out.pop(), Some(b'}'), "only an object can be sealed");
+    assert_eq!((out[start], out.pop()), (b'{', Some(b'}')), "only an object can be sealed");
     let smallest = out[start..].iter().fold(u8::MAX, |smallest, &byte| smallest.min(byte));
     assert!(smallest >= 0x20, "a line of the log holds a control character");
     assert!(ack < 1 << (4 * ACK_DIGITS), "no session has that many events");

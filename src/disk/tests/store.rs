@@ -114,3 +114,16 @@ fn segments_roll_before_they_outgrow_their_bound() {
     assert_eq!(opened.log.tip(), tip);
     assert_eq!(opened.torn, None);
 }
+
+#[test]
+fn an_appender_moves_between_threads_and_is_small_when_it_is_closed() {
+    fn moves<T: Send>(_: &T) {}
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path(), 4 << 20);
+    let mut log = store.open_session(&session(), CREATE).unwrap().log;
+    moves(&log);
+    assert!(log.is_open() && log.close().is_some() && log.close().is_none() && !log.is_open());
+    assert!(size_of_val(&log) <= 256, "{} bytes", size_of_val(&log));
+    log.append(&store, &[chunk(1, "a")], AT).unwrap();
+    assert!(log.is_open());
+}
