@@ -312,6 +312,7 @@ fn attach_stops_for_good_when_its_token_is_refused_or_another_takes_over() {
                 let hello = client.receive(None).unwrap();
                 assert!(matches!(hello, Received::Text(_)), "{hello:?}");
                 taking_over.push(client);
+                // The spectator may come between two of these; the next then takes over from it.
                 thread::sleep(std::time::Duration::from_millis(50));
             }
             spectator.join().unwrap()

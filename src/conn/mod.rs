@@ -14,10 +14,13 @@ pub mod slab;
 pub mod subscription;
 
 use crate::limits::{CLIENT_MESSAGE_BYTES_MAX, PROTOCOL_BYTES_MAX};
-use crate::log::SUFFIX_LEN;
+use crate::log::line::bodies;
 use crate::proto::command::Command;
 use crate::proto::event::{ErrorCode, write_error};
-use crate::proto::http::{Head, HeadError, HeadParser};
+use crate::proto::http::{
+    Head, HeadError, HeadParser, Status, write_chunk, write_chunked_head, write_last_chunk,
+    write_to_close_head,
+};
 use crate::proto::upgrade::{AcceptKey, write_switching_protocols};
 use crate::proto::ws::{self, Assembler, CloseCode, Item, ProtocolError, Role};
 use ring::{Outbox, SLICES_MAX};
@@ -25,6 +28,10 @@ use std::io::IoSlice;
 
 /// A close frame without a code: FIN, opcode 8, no payload.
 const EMPTY_CLOSE: [u8; 2] = [0x88, 0];
+
+/// What a chunk and the last chunk add to a body: a size, three line ends, and the five bytes of the
+/// last one.
+const CHUNK_OVERHEAD_BYTES: usize = 32;
 
 /// One connection. See the module's documentation.
 #[derive(Debug)]
@@ -44,7 +51,7 @@ enum Phase {
     /// Frames pass.
     Open(Assembler),
     /// An HTTP body is being sent, piece by piece; whatever the peer still says is discarded.
-    Streaming,
+    Streaming { chunked: bool },
     /// The last bytes are queued; whatever the peer still says is discarded.
     Ending,
 }
@@ -110,7 +117,7 @@ impl Conn {
                         return Some(Incoming::Breach(error));
                     }
                 },
-                Phase::Streaming | Phase::Ending => *input = &mut [],
+                Phase::Streaming { .. } | Phase::Ending => *input = &mut [],
                 Phase::Asked | Phase::Opening => return None,
             }
             if input.is_empty() {
@@ -154,7 +161,7 @@ impl Conn {
                 .outbox
                 .as_ref()
                 .is_none_or(|outbox| outbox.protocol_bytes() <= PROTOCOL_BYTES_MAX),
-            Phase::Head(_) | Phase::Streaming | Phase::Ending => true,
+            Phase::Head(_) | Phase::Streaming { .. } | Phase::Ending => true,
         }
     }
 
@@ -179,16 +186,34 @@ impl Conn {
         self.phase = Phase::Ending;
     }
 
-    /// Begins an HTTP response whose body follows in pieces.
-    pub fn begin_stream(&mut self, head: &[u8]) {
-        self.outbox().push_raw(head);
-        self.phase = Phase::Streaming;
+    /// Begins an HTTP response of a media type, whose body follows in pieces. A client that does not
+    /// know the chunked coding learns of the body's end by the connection's.
+    pub fn begin_stream(&mut self, media_type: &str, chunked: bool) {
+        let mut head = Vec::new();
+        let write = if chunked { write_chunked_head } else { write_to_close_head };
+        write(&mut head, Status::Ok, media_type);
+        self.outbox().push_raw(&head);
+        self.phase = Phase::Streaming { chunked };
     }
 
-    /// Queues a piece of the body; `last` ends the connection behind it.
-    pub fn stream(&mut self, piece: &[u8], last: bool) {
-        assert!(matches!(self.phase, Phase::Streaming), "a body follows its head");
-        self.outbox().push_raw(piece);
+    /// Queues the wire envelopes of whole log lines, one a line, as the next piece of the body;
+    /// `last` ends the connection behind it.
+    pub fn stream(&mut self, lines: &[u8], last: bool) {
+        let Phase::Streaming { chunked } = self.phase else { panic!("a body follows its head") };
+        let mut piece = Vec::with_capacity(lines.len());
+        for wire in bodies(lines) {
+            piece.extend_from_slice(wire);
+            piece.extend_from_slice(b"}\n");
+        }
+        if chunked {
+            let mut chunk = Vec::with_capacity(piece.len() + CHUNK_OVERHEAD_BYTES);
+            write_chunk(&mut chunk, &piece);
+            if last {
+                write_last_chunk(&mut chunk);
+            }
+            piece = chunk;
+        }
+        self.outbox().push_raw(&piece);
         if last {
             self.phase = Phase::Ending;
         }
@@ -283,7 +308,7 @@ impl Conn {
             return;
         }
         let outbox = self.outbox();
-        for wire in wire_forms(lines).skip(skip as usize) {
+        for wire in bodies(lines).skip(skip as usize) {
             outbox.push_event(&[&ws::text_header(wire.len() + 1), wire, b"}"], live);
         }
     }
@@ -348,9 +373,4 @@ impl Conn {
             self.outbox = None;
         }
     }
-}
-
-/// The wire forms of whole log lines, each without its closing brace.
-pub fn wire_forms(lines: &[u8]) -> impl Iterator<Item = &[u8]> {
-    lines.split_inclusive(|&byte| byte == b'\n').map(|line| &line[..line.len() - SUFFIX_LEN - 1])
 }

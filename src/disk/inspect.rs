@@ -11,11 +11,11 @@ use std::path::{Path, PathBuf};
 use super::api::{Disk, DiskFile, Open};
 use super::error::{ReadError, StoreError};
 use super::files::{Files, for_each_block, scan_file};
-use super::read::{Events, lines};
+use super::read::Events;
 use super::store::{SESSIONS, Tip, lock};
 use crate::log::header::Prev;
 use crate::log::inbox::InboxEntry;
-use crate::log::line::{self, SUFFIX_LEN, Shape};
+use crate::log::line::{self, Shape};
 use crate::log::place::{Fault, Place};
 use crate::log::scan::{Found, Item};
 use crate::log::verdict::{self, Position, Verdict};
@@ -225,8 +225,7 @@ pub fn dump(
     let mut events = Events::new(files, session.clone(), from, tip);
     let mut envelope = Vec::new();
     while let Some(piece) = events.next_piece()? {
-        for line in lines(&piece.lines) {
-            let body = &line[..line.len() - SUFFIX_LEN];
+        for body in line::bodies(&piece.lines) {
             let event =
                 shape.event(body).expect("the reader lets only events of this shape through");
             if types.is_empty() || types.iter().any(|kind| kind == event.kind) {

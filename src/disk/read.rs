@@ -11,7 +11,7 @@ use super::error::ReadError;
 use super::files::{Files, read_full_at, scan_file};
 use super::store::Tip;
 use crate::limits::{PIECE_BYTES_MAX, PIECE_EVENTS_MAX};
-use crate::log::line::{self, Event, SUFFIX_LEN, Shape};
+use crate::log::line::{self, Event, Shape, bodies};
 use crate::log::place::{Fault, Place};
 use crate::log::scan::Item;
 use crate::log::seek;
@@ -44,17 +44,8 @@ pub struct Cursor {
 impl Piece {
     /// What the lines say.
     pub fn events<'a>(&'a self, shape: &'a Shape) -> impl Iterator<Item = Event<'a>> {
-        lines(&self.lines).filter_map(|line| shape.event(&line[..line.len() - SUFFIX_LEN]))
+        bodies(&self.lines).filter_map(|body| shape.event(body))
     }
-}
-
-/// The lines of a piece, without their LF.
-pub(super) fn lines(mut piece: &[u8]) -> impl Iterator<Item = &[u8]> {
-    std::iter::from_fn(move || {
-        let (line, rest) = piece.split_at(line::find_lf(piece)?);
-        piece = &rest[1..];
-        Some(line)
-    })
 }
 
 /// The pieces of a log from some event to the tip.

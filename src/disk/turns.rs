@@ -7,10 +7,10 @@ use serde::Deserialize;
 use super::api::{DiskFile, Open};
 use super::error::ReadError;
 use super::files::{Files, read_full_at};
-use super::read::{Events, lines};
+use super::read::Events;
 use super::store::Tip;
 use crate::limits::HISTORY_SCAN_FACTOR;
-use crate::log::line::{self, SUFFIX_LEN, Shape};
+use crate::log::line::{self, SUFFIX_LEN, Shape, lines};
 use crate::log::state::State;
 use crate::proto::ident::SessionId;
 

@@ -4,11 +4,10 @@ use super::Hub;
 use super::client::{Client, Purpose, Stream};
 use crate::conn::slab::Tag;
 use crate::conn::subscription::{Mode, Subscription};
-use crate::conn::wire_forms;
 use crate::disk::{Piece, ReadError};
 use crate::limits::{PIECE_EVENTS_MAX, RING_LOW_WATER_BYTES};
 use crate::proto::event::{ErrorCode, write_replay_truncated};
-use crate::proto::http::{Status, write_chunk, write_last_chunk};
+use crate::proto::http::Status;
 use crate::work::advance::Input;
 use crate::work::note::{Level, Note};
 use crate::work::{Job, Published, Read};
@@ -120,9 +119,8 @@ impl Hub {
         stream.chases = next > stream.asked_tip;
         let place = stream.place.end_read(u64::from(piece.count), tip, self.options.replay_limit);
         let mode = stream.place.mode();
-        if let Purpose::Events { chunked, .. } = client.purpose {
-            let body = body_piece(&piece.lines, chunked, mode == Mode::Ended);
-            client.conn.stream(&body, mode == Mode::Ended);
+        if let Purpose::Events { .. } = client.purpose {
+            client.conn.stream(&piece.lines, mode == Mode::Ended);
             client.answered = mode == Mode::Ended;
         } else {
             client.conn.events(&piece.lines, 0, false);
@@ -215,22 +213,4 @@ impl Hub {
 
 fn mode(client: &Client) -> Option<Mode> {
     client.stream.as_ref().map(|stream| stream.place.mode())
-}
-
-/// The wire envelopes of whole log lines, one a line, as a piece of an HTTP body.
-fn body_piece(lines: &[u8], chunked: bool, last: bool) -> Vec<u8> {
-    let mut body = Vec::with_capacity(lines.len());
-    for wire in wire_forms(lines) {
-        body.extend_from_slice(wire);
-        body.extend_from_slice(b"}\n");
-    }
-    if !chunked {
-        return body;
-    }
-    let mut chunk = Vec::with_capacity(body.len() + 32);
-    write_chunk(&mut chunk, &body);
-    if last {
-        write_last_chunk(&mut chunk);
-    }
-    chunk
 }

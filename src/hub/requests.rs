@@ -12,9 +12,7 @@ use crate::conn::slab::Tag;
 use crate::conn::subscription::{Mode, Subscription};
 use crate::proto::command::Command;
 use crate::proto::event::{ErrorCode, write_hello};
-use crate::proto::http::{
-    Head, Status, Version, write_answer, write_chunked_head, write_to_close_head,
-};
+use crate::proto::http::{Head, Status, Version, write_answer};
 use crate::proto::ident::{ModelSpec, SessionId};
 use crate::proto::json::write_string;
 use crate::proto::upgrade::{self, Refusal, Route, token_eq};
@@ -225,10 +223,7 @@ impl Hub {
                     write_answer(&mut response, Status::Ok, JSON_LINES, b"");
                     return self.answer_with(tag, &response);
                 }
-                let mut head = Vec::new();
-                let write = if chunked { write_chunked_head } else { write_to_close_head };
-                write(&mut head, Status::Ok, JSON_LINES);
-                client.conn.begin_stream(&head);
+                client.conn.begin_stream(JSON_LINES, chunked);
                 client.stream = Some(Box::new(Stream::new(place)));
                 self.begin_heartbeat(tag);
                 self.wait_at_gate(tag);

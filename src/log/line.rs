@@ -184,6 +184,21 @@ pub fn begins_line(before: u8, bytes: &[u8]) -> bool {
         && [ID_KEY, ATTEST_START, HEADER_START].iter().any(|start| bytes.starts_with(start))
 }
 
+/// Whole lines, each without its LF; bytes behind the last LF are no line.
+pub fn lines(mut whole: &[u8]) -> impl Iterator<Item = &[u8]> {
+    std::iter::from_fn(move || {
+        let (line, rest) = whole.split_at(find_lf(whole)?);
+        whole = &rest[1..];
+        Some(line)
+    })
+}
+
+/// What the seal of each of some whole event lines covers: the wire form but for its closing brace.
+/// The seals are not checked; they were when the lines were read or written.
+pub fn bodies(whole: &[u8]) -> impl Iterator<Item = &[u8]> {
+    lines(whole).map(|line| &line[..line.len() - SUFFIX_LEN])
+}
+
 /// Where the first LF stands.
 ///
 /// Whole blocks are asked at once, which compiles to vector compares; looking byte by byte would cost
@@ -368,6 +383,29 @@ mod tests {
         for before in [b'\x0b', b'\x02', b'*', b'J', b'\x8a', b'}', b'\0'] {
             assert!(begins_line(before, line));
         }
+    }
+
+    #[test]
+    fn whole_lines_are_taken_apart_and_what_is_none_is_left_out() {
+        // (bytes, lines)
+        let table: [(&[u8], &[&[u8]]); 5] = [
+            (b"", &[]),
+            (b"no line", &[]),
+            (b"a\n", &[b"a"]),
+            (b"a\n\nb\n", &[b"a", b"", b"b"]),
+            (b"a\nrest", &[b"a"]),
+        ];
+        for (bytes, want) in table {
+            assert_eq!(lines(bytes).collect::<Vec<_>>(), want, "{bytes:?}");
+        }
+        let mut sealed = Vec::new();
+        for body in ["{\"a\":1}", "{\"b\":2}"] {
+            let start = sealed.len();
+            sealed.extend_from_slice(body.as_bytes());
+            seal(&mut sealed, start, 7);
+        }
+        let want: [&[u8]; 2] = [b"{\"a\":1", b"{\"b\":2"];
+        assert_eq!(bodies(&sealed).collect::<Vec<_>>(), want);
     }
 
     #[test]

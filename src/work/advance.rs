@@ -12,9 +12,7 @@ use super::settings::Settings;
 use super::{Done, Home, Read, Unopened, Worker};
 use crate::agent::{ConnTag, InboxText, Machine, Reply};
 use crate::conn::slab::Tag;
-use crate::conn::wire_forms;
 use crate::disk::{OpenError, Opened, SessionLog, Store};
-use crate::limits::{PIECE_BYTES_MAX, PIECE_EVENTS_MAX};
 use crate::log::Shape;
 use crate::proto::command::Command;
 use crate::proto::event::ErrorCode;
@@ -203,27 +201,15 @@ fn read_open_turn(
     log: &SessionLog,
 ) -> Result<Vec<Body>, Unopened> {
     let shape = Shape::new(session.clone());
-    let (tip, mut next, mut cursor) = (log.tip(), start, None);
-    let mut events = Vec::new();
-    while next <= tip.seq {
-        let piece = store
-            .read(session, next, cursor, tip, PIECE_EVENTS_MAX, PIECE_BYTES_MAX)
-            .map_err(|error| Unopened::Failed { reason: error.to_string() })?;
-        for event in wire_forms(&piece.lines).filter_map(|wire| shape.event(wire)) {
-            if event.kind == "assistant/chunk" {
-                continue;
-            }
-            match Body::parse(event.kind, event.payload) {
-                Ok(Some(body)) => events.push(body),
-                Ok(None) => {}
-                Err(error) => {
-                    let reason = format!("seq {}: {error}", event.seq);
-                    return Err(Unopened::Failed { reason });
-                }
-            }
+    let failed = |reason: String| Unopened::Failed { reason };
+    let mut pieces = store.events_from(session, start, log.tip());
+    let mut bodies = Vec::new();
+    while let Some(piece) = pieces.next_piece().map_err(|error| failed(error.to_string()))? {
+        for event in piece.events(&shape).filter(|event| event.kind != "assistant/chunk") {
+            let body = Body::parse(event.kind, event.payload)
+                .map_err(|error| failed(format!("seq {}: {error}", event.seq)))?;
+            bodies.extend(body);
         }
-        next += u64::from(piece.count);
-        cursor = Some(piece.next);
     }
-    Ok(events)
+    Ok(bodies)
 }

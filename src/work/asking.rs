@@ -7,8 +7,8 @@ use super::agent::{AskState, Asking, Progress};
 use super::run::{BATCHES_MAX, Run};
 use crate::agent::history::History;
 use crate::agent::{Input as Turn, Message, ModelEvent};
-use crate::conn::wire_forms;
 use crate::log::Shape;
+use crate::log::line::bodies;
 use crate::model::{Action, Call, Net, Provider, Request};
 use crate::proto::ident::ModelSpec;
 
@@ -142,7 +142,7 @@ impl Run<'_> {
             .map_err(|error| format!("the history cannot be read: {error}"))?;
         let shape = Shape::new(self.job.session.clone());
         let mut history = History::default();
-        for event in wire_forms(&lines).filter_map(|wire| shape.event(wire)) {
+        for event in bodies(&lines).filter_map(|body| shape.event(body)) {
             history.push_raw(event.seq, event.kind, event.payload).map_err(|error| {
                 format!("the history cannot be read: seq {}: {error}", event.seq)
             })?;

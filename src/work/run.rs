@@ -216,7 +216,7 @@ impl<'a> Run<'a> {
     /// the disk does not take it: then the batch is held, whole or what is left of it.
     fn append(&mut self) -> bool {
         self.reply();
-        if self.append_events().is_err() {
+        if !self.append_events() {
             return false;
         }
         self.batches += 1;
@@ -257,8 +257,42 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn append_events(&mut self) -> Result<(), AppendError> {
+    /// The same without what follows from it. A latched store is told of by whoever ends the job.
+    fn append_events(&mut self) -> bool {
         let at = (self.clock)();
+        if !self.save_texts(at) {
+            return false;
+        }
+        if self.out.events.is_empty() {
+            return true;
+        }
+        let first = self.body.log.tip().seq + 1;
+        let (lines, whole) = match self.body.log.append(self.store, &self.out.events, at) {
+            Ok(lines) => {
+                self.out.events.clear();
+                (lines, true)
+            }
+            Err(
+                AppendError::NoSpace { lines, appended }
+                | AppendError::Unopened { lines, appended, .. },
+            ) => {
+                self.out.events.drain(..appended);
+                (lines, false)
+            }
+            Err(AppendError::Latched(_)) => return false,
+        };
+        if !lines.is_empty() {
+            let tip = self.body.log.tip();
+            let count = tip.seq + 1 - first;
+            let agent = self.job.agent;
+            (self.send)(Done::Events(Published { agent, lines, first, count, tip }));
+        }
+        whole
+    }
+
+    /// Saves the texts that wait and are not in the inbox file yet. False when nothing can be stored
+    /// any more; without space the texts are not accepted after all, and their senders learn it.
+    fn save_texts(&mut self, at: Wall) -> bool {
         let after = self.body.log.tip().seq + 1;
         let unsaved: Vec<InboxEntry> = self
             .body
@@ -272,48 +306,23 @@ impl<'a> Run<'a> {
                 after,
             })
             .collect();
-        if !unsaved.is_empty() {
-            match self.body.log.inbox_append(self.store, &unsaved) {
-                Ok(()) => self.body.machine.mark_saved(),
-                Err(AppendError::Latched(reason)) => return Err(AppendError::Latched(reason)),
-                Err(_) => {
-                    // They are not accepted after all, and their senders learn it; a text that a
-                    // step of the held batch took in is accepted.
-                    self.body.machine.drop_unsaved();
-                    for (id, from) in std::mem::take(&mut self.injectors) {
-                        if unsaved.iter().any(|entry| entry.id == id) {
-                            self.refuse(from);
-                        }
+        if unsaved.is_empty() {
+            return true;
+        }
+        match self.body.log.inbox_append(self.store, &unsaved) {
+            Ok(()) => self.body.machine.mark_saved(),
+            Err(AppendError::Latched(_)) => return false,
+            Err(AppendError::NoSpace { .. } | AppendError::Unopened { .. }) => {
+                // A text that a step of the held batch took in is accepted.
+                self.body.machine.drop_unsaved();
+                for (id, from) in std::mem::take(&mut self.injectors) {
+                    if unsaved.iter().any(|entry| entry.id == id) {
+                        self.refuse(from);
                     }
                 }
             }
         }
-        if self.out.events.is_empty() {
-            return Ok(());
-        }
-        let first = self.body.log.tip().seq + 1;
-        let (lines, result) = match self.body.log.append(self.store, &self.out.events, at) {
-            Ok(lines) => {
-                self.out.events.clear();
-                (lines, Ok(()))
-            }
-            Err(AppendError::NoSpace { lines, appended }) => {
-                self.out.events.drain(..appended);
-                (lines, Err(AppendError::NoSpace { lines: Vec::new(), appended: 0 }))
-            }
-            Err(AppendError::Unopened { lines, appended, error }) => {
-                self.out.events.drain(..appended);
-                (lines, Err(AppendError::Unopened { lines: Vec::new(), appended: 0, error }))
-            }
-            Err(error) => return Err(error),
-        };
-        if !lines.is_empty() {
-            let tip = self.body.log.tip();
-            let count = tip.seq + 1 - first;
-            let agent = self.job.agent;
-            (self.send)(Done::Events(Published { agent, lines, first, count, tip }));
-        }
-        result
+        true
     }
 
     /// Leaves the log as a clean stop leaves it: its last batch attested, no descriptor held.
