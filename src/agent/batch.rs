@@ -52,6 +52,11 @@ impl Batch {
         self.run.iter().any(|state| matches!(state, State::Running(_)))
     }
 
+    /// Whether a call waits for a human.
+    pub(super) fn has_parked(&self) -> bool {
+        self.run.iter().any(|state| matches!(state, State::Parked))
+    }
+
     /// Whether a resume from the log would come to this very state.
     pub(super) fn is_all_in_log(&self) -> bool {
         self.run.iter().all(|state| matches!(state, State::Parked))
@@ -115,27 +120,30 @@ impl Advance<'_, '_> {
         self.work_through();
     }
 
-    /// A cancel has come: every parked call ends denied, with the cancel's reason.
-    pub(super) fn deny_parked(&mut self) {
-        let reason = self.running().cancel.as_ref().and_then(|cancel| cancel.reason.clone());
-        self.deny_standing(reason.as_ref());
+    /// A cancel has come, or nobody can decide any more: every parked call ends denied.
+    pub(super) fn deny_parked(&mut self, reason: Option<&str>) {
+        self.deny_standing(reason);
         for place in 0..self.batch().run.len() {
             if matches!(self.batch().run[place], State::Parked) {
                 let name = &self.owed_call(place).name;
-                let error = denied(name, reason.as_deref(), CANCELLED);
+                let error = denied(name, reason, CANCELLED);
                 self.batch_mut().run[place] = State::Done(Err(error));
             }
         }
     }
 
     /// Denies every standing request, durably, oldest first.
-    pub(super) fn deny_standing(&mut self, reason: Option<&String>) {
+    pub(super) fn deny_standing(&mut self, reason: Option<&str>) {
         let Some(turn) = self.machine.log.turn.as_deref() else { return };
         let ids: Vec<String> = turn.standing().map(|request| request.call.id.clone()).collect();
         for call_id in ids {
-            let reason = reason.cloned();
-            self.emit(Body::ApprovalResolved { call_id, verdict: Verdict::Denied, reason });
+            self.emit_denial(call_id, reason);
         }
+    }
+
+    fn emit_denial(&mut self, call_id: String, reason: Option<&str>) {
+        let reason = reason.map(str::to_owned);
+        self.emit(Body::ApprovalResolved { call_id, verdict: Verdict::Denied, reason });
     }
 
     /// Ends every owed call without running it.
@@ -171,10 +179,16 @@ impl Advance<'_, '_> {
                 (Ok(_), Asked::Decided(Decision { verdict: Verdict::Approved, .. })) => {
                     self.run_call(call, &mut start)
                 }
-                (Ok(traits), _) if !self.ctx.rules.needs_approval(traits) => {
+                (Ok(_), Asked::Standing) if self.ctx.rules.approvals => State::Parked,
+                // Its row is gone, and with it whoever could decide: that is no yes.
+                (Ok(_), Asked::Standing) => {
+                    let error = denied(&call.name, Some(UNMOUNTED), NO_REASON);
+                    self.emit_denial(call.id, Some(UNMOUNTED));
+                    State::Done(Err(error))
+                }
+                (Ok(traits), Asked::Never) if !self.ctx.rules.needs_approval(traits) => {
                     self.run_call(call, &mut start)
                 }
-                (Ok(_), Asked::Standing) => State::Parked,
                 (Ok(_), Asked::Never) => {
                     self.emit(Body::ApprovalRequested(call));
                     State::Parked
@@ -286,6 +300,8 @@ enum Asked {
 const TRUNCATED: &str = "cancelled before execution";
 const NO_REASON: &str = "no reason given";
 const CANCELLED: &str = "cancelled";
+/// Why a call is denied that was parked when the approvals row went away.
+pub(super) const UNMOUNTED: &str = "approvals were turned off before a verdict came";
 
 fn denied(name: &str, reason: Option<&str>, without: &str) -> String {
     format!("{name} denied: {}", reason.unwrap_or(without))

@@ -6,7 +6,7 @@
 //! Invariant: `running` is some exactly while a model is asked or a step's calls are worked
 //! through, and then the projection has an open turn with an open step.
 
-use super::batch::Batch;
+use super::batch::{Batch, UNMOUNTED};
 use super::inbox::{Inbox, InboxText};
 use super::policy::{CancelStream, Rules};
 use super::projection::{Decision, Projection};
@@ -139,6 +139,7 @@ impl Machine {
             Input::Model { ask, event } => advance.model(ask, event),
             Input::Tool { tag, outcome } => advance.tool_ended(tag, outcome),
             Input::Resume => advance.resume_from_outside(),
+            Input::Reloaded => advance.reloaded(),
         }
     }
 
@@ -182,6 +183,14 @@ impl Machine {
             Some(_) => false,
         };
         only_parked && self.last_error.is_none() && self.inbox.unsaved().next().is_none()
+    }
+
+    /// Whether a call waits for a human, whatever runs beside it.
+    pub fn has_parked_calls(&self) -> bool {
+        match self.running.as_deref() {
+            Some(Running { doing: Doing::Calling(batch), .. }) => batch.has_parked(),
+            _ => false,
+        }
     }
 
     /// Whether the log holds a turn without an end.
@@ -288,7 +297,8 @@ impl Advance<'_, '_> {
                 }
                 Doing::Calling(_) => {
                     running.stand_cancelled(reason);
-                    self.deny_parked();
+                    let reason = running.cancel.as_ref().and_then(|cancel| cancel.reason.clone());
+                    self.deny_parked(reason.as_deref());
                     self.work_through();
                 }
             },
@@ -345,6 +355,15 @@ impl Advance<'_, '_> {
             self.unpark(&call, &decision);
         } else if self.may_resume() {
             self.resume();
+        }
+    }
+
+    /// The contract has nothing parked and no verdict taken where approvals are not mounted. A call
+    /// that somebody was asked about runs only with a yes, so it is denied.
+    fn reloaded(&mut self) {
+        if !self.ctx.rules.approvals && self.machine.has_parked_calls() {
+            self.deny_parked(Some(UNMOUNTED));
+            self.work_through();
         }
     }
 

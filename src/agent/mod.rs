@@ -89,6 +89,8 @@ pub enum Input {
     },
     /// An embedder, or the start of the server, resumes the agent with nothing new to say.
     Resume,
+    /// The rules are others than before: where approvals are not mounted any more, nothing stays parked.
+    Reloaded,
 }
 
 /// What a model request brings.

@@ -126,7 +126,7 @@ impl Advance<'_, '_> {
     /// A cancel of a turn that nothing is at work on: the process was restarted, or a resume
     /// failed.
     pub(super) fn close_interrupted(&mut self, reason: Option<String>) {
-        self.deny_standing(reason.as_ref());
+        self.deny_standing(reason.as_deref());
         self.truncate_calls();
         let turn = self.machine.log.turn.as_deref().expect("only an open turn is closed");
         if turn.step_open {

@@ -157,7 +157,11 @@ impl Hub {
         };
         self.deadlines.hasten_heartbeats(self.now, self.options.heartbeat_s);
         self.gate.set_limit(self.options.max_concurrent_replays);
+        let had_approvals = self.settings.rules.approvals;
         self.settings = Arc::new(self.settings.reloaded(&config));
+        if had_approvals && !self.settings.rules.approvals {
+            self.settle_parked();
+        }
         for (role, model) in &config.roles {
             if running.roles.get(role) != Some(model) {
                 self.roles.insert(role.clone(), model.clone());
@@ -165,6 +169,15 @@ impl Hub {
         }
         self.set_tokens(tokens);
         self.orders.notes.push(Note::new(Level::Info, "configuration reloaded"));
+    }
+
+    /// Nobody can decide any more about calls that wait for a human.
+    fn settle_parked(&mut self) {
+        let parked = |(tag, entry): (Tag, &Entry)| entry.may_have_parked_calls().then_some(tag);
+        let parked: Vec<Tag> = self.agents.iter().filter_map(parked).collect();
+        for agent in parked {
+            self.post(agent, Input::Reloaded);
+        }
     }
 
     /// Agents by what they do, for the metrics: known, resident, in a job.

@@ -109,6 +109,15 @@ impl Entry {
         }
     }
 
+    /// Whether a call of its may wait for a human. One in a job is not asked: it may come home with one.
+    pub(super) fn may_have_parked_calls(&self) -> bool {
+        match &self.place {
+            Place::Evicted => self.parked,
+            Place::Home(agent) => agent.has_parked_calls(),
+            Place::Out => true,
+        }
+    }
+
     /// Lets an agent with nothing to do leave memory. Its log says all there is to it.
     pub(super) fn evict(&mut self) {
         if let Place::Home(body) = &self.place

@@ -52,6 +52,8 @@ pub enum Input {
     },
     /// Resume an open turn.
     Resume,
+    /// The configuration was read anew, and approvals are not mounted any more.
+    Reloaded,
     /// The disk may have space again.
     Retry,
     /// Leave the log as a clean stop leaves it.

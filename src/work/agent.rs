@@ -88,6 +88,11 @@ impl Agent {
         self.machine.status() == Status::Parked
     }
 
+    /// Whether a call of its waits for a human, whatever runs beside it.
+    pub fn has_parked_calls(&self) -> bool {
+        self.machine.has_parked_calls()
+    }
+
     /// The place its request has or wants with its provider.
     pub fn provider_place(&self) -> Option<Place> {
         let asking = self.asking.as_ref()?;

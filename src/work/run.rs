@@ -101,6 +101,7 @@ impl<'a> Run<'a> {
                 }
             }
             Input::Resume => self.turn(Turn::Resume),
+            Input::Reloaded => self.turn(Turn::Reloaded),
             Input::Net(event) => self.net(&event),
             Input::Granted => self.granted(),
             Input::Tool { tag, outcome } => self.turn(Turn::Tool { tag, outcome }),
@@ -132,9 +133,12 @@ impl<'a> Run<'a> {
             }
             Input::Command { from, .. } => self.refuse(from),
             Input::Read(_) | Input::Snapshot { .. } => self.input(input),
-            Input::Net(_) | Input::Granted | Input::Tool { .. } | Input::Clock | Input::Resume => {
-                self.body.deferred.push(input);
-            }
+            Input::Net(_)
+            | Input::Granted
+            | Input::Tool { .. }
+            | Input::Clock
+            | Input::Resume
+            | Input::Reloaded => self.body.deferred.push(input),
             Input::Retry | Input::Rest => {}
         }
     }

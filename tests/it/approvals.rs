@@ -1,10 +1,12 @@
 //! Calls that wait for a human: who is asked, what a verdict does, and that neither a restart nor a
 //! cancel leaves one standing.
 
+use std::fs;
+
 use serde_json::{Value, json};
 
 use crate::harness::client::kinds;
-use crate::harness::{Client, Event, Server};
+use crate::harness::{Client, Event, Server, server};
 
 /// A call as a script gives it.
 fn call(id: &str, name: &str, args: &Value) -> Value {
@@ -162,6 +164,41 @@ fn where_the_row_is_not_mounted_nothing_ever_parks() {
     assert_eq!(results(&events), [("ask", Ok("{}")), ("write", Ok("{}"))]);
     verdict(&mut client, "approve", "ask");
     client.expect_error("unsupported");
+}
+
+#[test]
+fn a_call_parked_when_the_row_goes_away_is_denied_and_never_run() {
+    let asking = |approvals: bool| {
+        config(&[call("c1", "ask", &json!({}))], &json!({"approvals": approvals}))
+    };
+    for restarted in [false, true] {
+        let mut server = Server::start(&["s1"], &asking(true));
+        let mut client = server.subscribed("s1");
+        client.wake("go");
+        let mut events = parked(&mut client, 1);
+        if restarted {
+            server.kill();
+            server = Server::start_in(server.folder(), &["s1"], &asking(false));
+            client = server.connect("s1");
+            client.subscribe(client.last_seq() + 1);
+            verdict(&mut client, "approve", "c1");
+            client.expect_error("unsupported");
+            client.wake("on");
+        } else {
+            let path = server.folder().path().join("config.json");
+            fs::write(path, server::config(&["s1"], &asking(false)).to_string()).unwrap();
+            server.signal("HUP");
+        }
+        events.extend(client.events_until("turn/end"));
+        let off = "approvals were turned off before a verdict came";
+        assert_eq!(results(&events), [("c1", Err(&*format!("ask denied: {off}")))]);
+        let resolved = events.iter().find(|event| event.kind == "approval/resolved").unwrap();
+        let denied = json!({"call_id": "c1", "verdict": "denied", "reason": off});
+        assert_eq!(resolved.payload, denied);
+        assert!(completed(&events), "restarted: {restarted}");
+        verdict(&mut client, "deny", "c1");
+        client.expect_error("unsupported");
+    }
 }
 
 #[test]

@@ -187,7 +187,12 @@ impl Script<'_> {
     fn reconfigure(&mut self) {
         match self.below(4) {
             0 => self.world.stopping = !self.world.stopping,
-            1 => self.world.rules.approvals = !self.world.rules.approvals,
+            1 => {
+                self.world.rules.approvals = !self.world.rules.approvals;
+                self.world.input(Input::Reloaded);
+                let parked = self.world.machine.has_parked_calls();
+                assert!(self.world.rules.approvals || !parked, "nothing parks without the row");
+            }
             2 => self.world.rules.cancel_stream = CancelStream::Finish,
             _ => self.world.rules.cancel_stream = CancelStream::Abort,
         }

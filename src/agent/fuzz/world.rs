@@ -16,7 +16,7 @@ use crate::agent::{
 use crate::log::State;
 use crate::proto::event::{ErrorCode, NewEvent};
 use crate::proto::ident::{EventId, ModelSpec, SessionId};
-use crate::proto::payload::{Body, Part};
+use crate::proto::payload::{Body, Call, Part, Verdict};
 
 /// A machine and what surrounds it.
 pub struct World {
@@ -141,8 +141,30 @@ impl World {
                 let stopped = self.asked.take().expect("only a request that stands is stopped");
                 assert_eq!(stopped.ask, ask);
             }
-            Effect::Run(runs) => self.tools.extend(runs),
+            Effect::Run(runs) => {
+                for run in &runs {
+                    self.check_consent(&run.call);
+                }
+                self.tools.extend(runs);
+            }
         }
+    }
+
+    /// A call that somebody was asked about in this step runs only after a yes for its id.
+    fn check_consent(&self, call: &Call) {
+        let of_step = self.log.iter().rev().map(|event| &event.body);
+        let of_step = of_step.take_while(|body| !matches!(body, Body::StepStart { .. }));
+        let (mut asked, mut approved) = (false, false);
+        for body in of_step {
+            match body {
+                Body::ApprovalRequested(about) => asked |= about == call,
+                Body::ApprovalResolved { call_id, verdict: Verdict::Approved, .. } => {
+                    approved |= *call_id == call.id;
+                }
+                _ => {}
+            }
+        }
+        assert!(approved || !asked, "a call runs without its verdict: {call:?}");
     }
 
     /// The machine knows what its log says, and runs what it says it runs.

@@ -1,7 +1,7 @@
 //! Calls that wait for a human (contract, "approve / deny"; cases.md, 15 to 17).
 
 use super::*;
-use crate::agent::Rules;
+use crate::agent::{Approval, Rules};
 
 #[test]
 fn an_approved_call_runs() {
@@ -181,6 +181,79 @@ fn an_approval_does_not_overrule_a_policy_that_changed_meanwhile() {
         ["approval/resolved a approved", "tool/result a !guarded is not on the allow list"]
     );
     assert!(world.tools.is_empty());
+}
+
+/// What becomes of a parked call when approvals are turned off.
+const DENIED: [&str; 2] = [
+    "approval/resolved a denied (approvals were turned off before a verdict came)",
+    "tool/result a !guarded denied: approvals were turned off before a verdict came",
+];
+
+#[test]
+fn a_parked_call_is_denied_when_the_row_goes_away() {
+    let (mut world, _) = calling(&[("a", "guarded", "{}"), ("b", "guarded", "{}")]);
+    world.rules.approvals = false;
+    world.approve("a");
+    assert_eq!(world.refusal(), Some(ErrorCode::Unsupported), "before the machine has been told");
+    let shown = world.tell(Input::Reloaded);
+    assert_eq!(shown, [DENIED[0], DENIED[1], "tool/call b:guarded"]);
+    // The next one asks nobody: that is what the operator chose.
+    assert_eq!(world.running_tools(), ["b:guarded"]);
+    assert_eq!(world.tell(Input::Reloaded), NOTHING);
+}
+
+#[test]
+fn of_a_parallel_run_only_what_is_parked_is_denied_then() {
+    let calls = [("a", "parguarded", "{}"), ("b", "par", "{}"), ("c", "parguarded", "{}")];
+    let (mut world, _) = calling(&calls);
+    world.approve("c");
+    world.rules.approvals = false;
+    let shown = world.tell(Input::Reloaded);
+    assert_eq!(
+        shown,
+        ["approval/resolved a denied (approvals were turned off before a verdict came)"]
+    );
+    assert_eq!(world.running_tools(), ["b:par", "c:parguarded"]);
+    world.tool(0, "b");
+    assert_eq!(world.tool(0, "c")[1..3], ["tool/result b b", "tool/result c c"]);
+}
+
+#[test]
+fn rules_that_change_are_no_stimulus() {
+    let mut world = World::new(rules());
+    world.rules.approvals = false;
+    world.steer("waits");
+    assert_eq!(world.tell(Input::Reloaded), NOTHING);
+    world.wake("go");
+    assert_eq!(world.tell(Input::Reloaded), NOTHING);
+    world.rules.approvals = true;
+    let (mut world, _) = calling(&[("a", "guarded", "{}")]);
+    assert_eq!(world.tell(Input::Reloaded), NOTHING, "the row is still there");
+    world.restart();
+    world.rules.approvals = false;
+    assert_eq!(world.tell(Input::Reloaded), NOTHING);
+    assert_eq!(world.status(), Status::Interrupted);
+}
+
+#[test]
+fn a_call_that_was_asked_about_never_runs_without_a_yes() {
+    // After a restart without the row.
+    let (mut world, _) = calling(&[("a", "guarded", "{}")]);
+    world.restart();
+    world.rules.approvals = false;
+    world.approve("a");
+    assert_eq!(world.refusal(), Some(ErrorCode::Unsupported));
+    assert_eq!(world.status(), Status::Interrupted, "a refused frame resumes nothing");
+    let shown = world.wake("on");
+    assert_eq!(shown, [DENIED[0], DENIED[1], "step/end 1", "step/start 2", "context/injected on"]);
+    // With a tool that nobody would be asked about any more.
+    let (mut world, _) = calling(&[("a", "guarded", "{}")]);
+    world.restart();
+    world.rules.tools.get_mut("guarded").unwrap().approval = Approval::Never;
+    assert_eq!(world.wake("on"), NOTHING);
+    assert_eq!((world.status(), world.running_tools()), (Status::Parked, vec![]));
+    world.approve("a");
+    assert_eq!(world.running_tools(), ["a:guarded"]);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Turns whose model calls tools of the embedding program, with jobs run in the order the test says.
 
-use super::world::{WAKE, World, subscribe};
+use super::world::{WAKE, World, subscribe, tokens};
 use crate::agent::Approval;
 use crate::config::{Config, Script, ScriptCall, ScriptEnd, ScriptStep};
 use crate::conn::slab::Tag;
@@ -9,7 +9,7 @@ use crate::model::{Provider, Request};
 use crate::proto::event::Envelope;
 use crate::proto::payload::Content;
 use crate::tool::{ClosureTool, ToolCall};
-use crate::work::Job;
+use crate::work::{Job, Reload};
 use std::sync::Arc;
 
 /// A model answer that calls each of these tools with its name as the call's id.
@@ -133,6 +133,34 @@ fn a_parked_agent_leaves_memory_and_goes_on_with_the_verdict() {
     let after = events(&mut world, tag);
     assert_eq!(kinds(&after)[..3], ["approval/resolved", "tool/result", "step/end"]);
     assert!(after.last().is_some_and(|end| end.contains("\"completed\"")), "{after:#?}");
+}
+
+#[test]
+fn a_reload_that_turns_approvals_off_denies_what_is_parked_wherever_the_agent_is() {
+    let off = || Config { policy: vec!["*".into()], ..Config::default() };
+    for place in ["at home", "out of memory", "in a job"] {
+        let tool = mirror("m").approval(Approval::Always);
+        let mut world = world(vec![calls(&["m"]), calls(&[])], vec![tool]);
+        let tag = woken(&mut world);
+        match place {
+            "in a job" => {}
+            _ => world.settle(),
+        }
+        if place == "out of memory" {
+            world.hub.evict_idle_for_test(tag);
+        }
+        let running = Arc::new(off());
+        world.hub.reload(Reload { config: off(), running, tokens: tokens() });
+        world.obey();
+        world.settle();
+        let seen = events(&mut world, tag);
+        let kinds = kinds(&seen);
+        let at = kinds.iter().position(|kind| *kind == "approval/requested").expect(place);
+        let then = ["approval/resolved", "tool/result", "step/end", "step/start"];
+        assert_eq!(kinds[at + 1..at + 5], then, "{place}");
+        assert!(seen[at + 2].contains("m denied: approvals were turned off"), "{place}: {seen:#?}");
+        assert!(seen.last().is_some_and(|end| end.contains("\"completed\"")), "{place}");
+    }
 }
 
 #[test]
