@@ -11,6 +11,7 @@ fn main() -> ExitCode {
     let mut words = env::args_os().map(|word| word.to_string_lossy().into_owned());
     let world = World {
         program: words.next().unwrap_or_else(|| "terret-ws".to_owned()),
+        process: std::process::id(),
         env: Arc::new(|name| env::var(name).ok()),
         stdin: Box::new(BufReader::new(io::stdin())),
         stdin_is_terminal: io::stdin().is_terminal(),
@@ -18,5 +19,6 @@ fn main() -> ExitCode {
         stdout_is_terminal: io::stdout().is_terminal(),
         stderr: Output::new(io::stderr()),
     };
-    ExitCode::from(cli::run(words.collect(), world).code())
+    let words: Vec<String> = words.collect();
+    ExitCode::from(cli::run(&words, world).code())
 }

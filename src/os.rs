@@ -7,9 +7,9 @@
 use std::ffi::{CStr, c_char, c_int, c_long, c_ulong, c_void};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
-use std::os::unix::process::CommandExt;
-use std::process::Command;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Command, ExitStatus};
+use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 
 /// `SIGHUP` on every Linux architecture.
 pub const SIGHUP: u8 = 1;
@@ -53,6 +53,7 @@ unsafe extern "C" {
     fn read(fd: c_int, buffer: *mut c_void, length: usize) -> isize;
     fn write(fd: c_int, buffer: *const c_void, length: usize) -> isize;
     fn kill(pid: c_int, signum: c_int) -> c_int;
+    fn waitpid(pid: c_int, status: *mut c_int, options: c_int) -> c_int;
     fn prctl(option: c_int, argument: c_ulong, ...) -> c_int;
     fn getppid() -> c_int;
     fn syscall(number: c_long, ...) -> c_long;
@@ -121,14 +122,73 @@ static SIGNAL_FD: AtomicI32 = AtomicI32::new(-1);
 /// pipe full is dropped, and the ones in it say enough.
 pub fn signals_to(fd: RawFd) -> io::Result<()> {
     SIGNAL_FD.store(fd, Ordering::SeqCst);
-    let handler = on_signal as extern "C" fn(c_int) as usize;
+    // It only makes an async-signal-safe call (`write`) and reads an atomic.
+    handle_signals(on_signal)
+}
+
+/// Has `handler`, which makes no call but async-signal-safe ones, called for the three signals.
+fn handle_signals(handler: extern "C" fn(c_int)) -> io::Result<()> {
     for number in [SIGTERM, SIGINT, SIGHUP] {
-        // SAFETY: the handler only makes an async-signal-safe call (`write`) and reads an atomic.
-        if unsafe { signal(c_int::from(number), handler) } == SIG_ERR {
+        // SAFETY: the handler is a function of the type the call expects.
+        if unsafe { signal(c_int::from(number), handler as usize) } == SIG_ERR {
             return Err(io::Error::last_os_error());
         }
     }
     Ok(())
+}
+
+/// The process that signals are passed on to; 0 while there is none.
+static HEIR: AtomicI32 = AtomicI32::new(0);
+/// Signals that came before there was one, a bit for each.
+static HELD_SIGNALS: AtomicU32 = AtomicU32::new(0);
+
+/// From now on `SIGTERM`, `SIGINT` and `SIGHUP` do nothing to this process, which is to have one thread:
+/// they wait for [`pass_signals_to`].
+pub fn hold_signals() -> io::Result<()> {
+    extern "C" fn pass_on(number: c_int) {
+        match HEIR.load(Ordering::SeqCst) {
+            0 => {
+                HELD_SIGNALS.fetch_or(1 << number, Ordering::SeqCst);
+            }
+            // SAFETY: `kill` takes no pointer and may be called in a handler; errno's address is valid
+            // for the thread's life, and the interrupted code must find its own errno again. A process
+            // that is gone has no use for the signal.
+            heir => unsafe {
+                let errno = *__errno_location();
+                let _ = kill(heir, number);
+                *__errno_location() = errno;
+            },
+        }
+    }
+    handle_signals(pass_on)
+}
+
+/// Passes them on to a child from now on, and those that have come already.
+pub fn pass_signals_to(child: u32) {
+    let child = child.cast_signed();
+    HEIR.store(child, Ordering::SeqCst);
+    let held = HELD_SIGNALS.swap(0, Ordering::SeqCst);
+    for number in [SIGTERM, SIGINT, SIGHUP].map(c_int::from) {
+        if held & 1 << number != 0 {
+            // SAFETY: `kill` takes no pointer. A child that is gone has no use for the signal.
+            unsafe { kill(child, number) };
+        }
+    }
+}
+
+/// Waits until a child of this process ends, whoever started it, and takes it away (`waitpid(2)`). To be
+/// called only where nobody else waits for a child.
+pub fn wait_for_any_child() -> io::Result<(u32, ExitStatus)> {
+    let mut status = 0;
+    loop {
+        // SAFETY: the status is a live, writable integer.
+        let process = unsafe { waitpid(-1, &raw mut status, 0) };
+        match check(process) {
+            Ok(()) => return Ok((process.cast_unsigned(), ExitStatus::from_raw(status))),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
 }
 
 /// From now on a write beyond the file size limit (`RLIMIT_FSIZE`) is an error of that write, as a

@@ -8,6 +8,7 @@ mod help;
 mod output;
 mod config_file;
 mod note;
+mod init;
 mod serve;
 mod demo;
 mod attach;
@@ -32,6 +33,8 @@ pub type Env = dyn Fn(&str) -> Option<String> + Send + Sync;
 pub struct World {
     /// How it was called, to show commands that can be pasted.
     pub program: String,
+    /// Its number; 1 in a container that has no other first process.
+    pub process: u32,
     /// The environment.
     pub env: Arc<Env>,
     /// What is typed or piped in.
@@ -70,6 +73,8 @@ pub enum Status {
     DiskFailed,
     /// The data directory belongs to another process.
     Locked,
+    /// As the server did, which ran as a process of its own.
+    Server(u8),
 }
 
 impl Status {
@@ -82,14 +87,26 @@ impl Status {
             Status::AddressInUse => 69,
             Status::DiskFailed => 74,
             Status::Locked => 75,
+            Status::Server(code) => code,
         }
     }
 }
 
 /// Runs the program. `words` are its arguments without its name.
-pub fn run(words: Vec<String>, world: World) -> Status {
+pub fn run(words: &[String], world: World) -> Status {
     let stderr = world.stderr.clone();
-    let done = match args::parse(words) {
+    let done = match args::parse(words.iter().cloned()) {
+        Ok(Command::Serve(serve)) if world.process == init::FIRST_PROCESS => {
+            match init::run(words) {
+                Ok(status) => return status,
+                Err(error) => {
+                    // It serves all the same, without anybody to wait for what others leave behind.
+                    let why = "the server cannot run as a process of its own";
+                    let _told = stderr.print(format!("terret-ws: {why}: {error}\n"));
+                    serve::run(serve, world)
+                }
+            }
+        }
         Ok(command) => obey(command, world),
         Err(wrong) => Err(Failure::new(Status::Usage, wrong)),
     };

@@ -35,6 +35,7 @@ impl Write for Kept {
 fn run_with(words: &[&str], stdin: &str) -> (Status, String, String) {
     let (stdout, stderr) = (Kept::default(), Kept::default());
     let world = World {
+        process: 2,
         program: "terret-ws".to_owned(),
         env: Arc::new(|name| (name == "KEY").then(|| "canary".to_owned())),
         stdin: Box::new(Cursor::new(stdin.to_owned())),
@@ -43,7 +44,8 @@ fn run_with(words: &[&str], stdin: &str) -> (Status, String, String) {
         stdout_is_terminal: false,
         stderr: Output::new(stderr.clone()),
     };
-    let status = run(words.iter().map(|&word| word.to_owned()).collect(), world);
+    let words: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();
+    let status = run(&words, world);
     (status, stdout.text(), stderr.text())
 }
 

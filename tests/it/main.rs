@@ -17,6 +17,7 @@ mod commands;
 mod embedding;
 mod embedding_tools;
 mod first_contact;
+mod first_process;
 mod from_seq;
 mod full_disk;
 mod handshake;
