@@ -32,6 +32,7 @@ use crate::proto::time::Wall;
 use crate::tool::ClosureTool;
 use crate::work::journal::{Journal, Sink};
 use crate::work::launcher::Launcher;
+use crate::work::meter::Meter;
 use crate::work::names::Resolver;
 use crate::work::note::{Level, Note};
 use crate::work::pool::{Inbound, Pool};
@@ -218,18 +219,20 @@ impl Builder {
         let inbound = ground.inbound().clone();
         let available = thread::available_parallelism().map_or(1, usize::from);
         let workers = config.workers.unwrap_or(available.max(WORKERS_DEFAULT_MIN));
+        let settings = Settings::new(&config, models, tools)
+            .map(|settings| Arc::new(settings.with_hooks(hooks)))
+            .map_err(|(provider, error)| StartError::Provider { provider, error })?;
+        let providers = settings.providers.keys().cloned();
+        let meter = Arc::new(Meter::new(Arc::clone(store.stats()), providers));
         let pool = Pool::start(workers, &inbound, || {
-            let random = Random::new(os::random);
-            Worker::new(Arc::clone(&store), Arc::clone(&launcher), wall_clock, random)
+            let (store, launcher) = (Arc::clone(&store), Arc::clone(&launcher));
+            Worker::new(store, launcher, wall_clock, Random::new(os::random), Arc::clone(&meter))
         })
         .map_err(StartError::System)?;
         let resolver = Resolver::start(inbound.clone()).map_err(StartError::System)?;
 
         let (max_connections, open_files_max) = capacity(descriptors);
         let options = Options::new(&config, max_connections, open_files_max);
-        let settings = Settings::new(&config, models, tools)
-            .map(|settings| Arc::new(settings.with_hooks(hooks)))
-            .map_err(|(provider, error)| StartError::Provider { provider, error })?;
         let mut files = TokensFile::default();
         let (tokens, mut notes) = files.united(&config);
         if orphans > 0 {
@@ -237,14 +240,14 @@ impl Builder {
             notes.push(note.with("groups", orphans));
         }
         notes.extend(without_effect(&config));
-        let hub = Hub::new(options, settings, tokens, config.roles.clone());
+        let hub = Hub::new(options, settings, tokens, config.roles.clone(), meter);
         if config.resume_on_start {
             pool.submit(resume_all(&config.data_dir, inbound.clone()));
         }
         let chores = Box::new(ConfigFiles::new(config, files, read_config));
         let journal = Journal::start(sink).map_err(StartError::System)?;
         let signal_fd = ground.signal_fd();
-        let mut reactor = Reactor::new(ground, hub, pool, resolver, chores, journal)
+        let mut reactor = Reactor::new(ground, hub, pool, resolver, chores, journal, wall_clock)
             .map_err(StartError::System)?;
         reactor.note(notes);
         Ok(Server { reactor, address, inbound, signal_fd })

@@ -53,7 +53,7 @@ pub struct Store {
     sessions: PathBuf,
     options: LogOptions,
     latched: OnceLock<String>,
-    stats: Stats,
+    stats: Arc<Stats>,
     /// Held, not used: closing it lets another process in.
     _lock: Box<dyn DiskFile>,
 }
@@ -74,7 +74,7 @@ impl Store {
         }
         // Whoever made it may have died before its name was stored.
         disk.sync_dir(data_dir)?;
-        let (latched, stats) = (OnceLock::new(), Stats::default());
+        let (latched, stats) = (OnceLock::new(), Arc::default());
         Ok(Self { disk, sessions, options, latched, stats, _lock: lock })
     }
 
@@ -122,7 +122,7 @@ impl Store {
     }
 
     /// What has been stored so far.
-    pub fn stats(&self) -> &Stats {
+    pub fn stats(&self) -> &Arc<Stats> {
         &self.stats
     }
 

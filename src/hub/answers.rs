@@ -1,6 +1,6 @@
 //! What comes up from the workers and from the embedding program.
 
-use super::entry::{Entry, Log, Place};
+use super::entry::{Entry, Log, Place, Standing};
 use super::{Hub, Options, ToolOrder};
 use crate::conn::slab::Tag;
 use crate::disk::Tip;
@@ -59,6 +59,10 @@ impl Hub {
             Err(Unopened::Missing | Unopened::Failed { .. }) if was_open => {}
             Err(why) => entry.log = Log::Not(why),
         }
+        if matches!(entry.log, Log::Not(Unopened::Damaged { .. })) {
+            self.set_standing(agent, Some(Standing::Damaged));
+        }
+        let entry = self.agents.get_mut(agent).expect("it was there a line ago");
         let (client, waiting) = (entry.client, std::mem::take(&mut entry.waiting));
         // Nobody had asked for it to be made when the job left; by now somebody has.
         let comes_late = entry.create && matches!(entry.log, Log::Not(Unopened::Missing));

@@ -30,6 +30,12 @@ pub(super) struct Client {
     pub(super) answered: bool,
     /// When its socket last took a byte, or its ring was last empty.
     pub(super) took: Mono,
+    /// When it was accepted.
+    pub(super) since: Mono,
+    /// What its peer has sent.
+    pub(super) received_bytes: u64,
+    /// What its socket has taken.
+    pub(super) sent_bytes: u64,
 }
 
 /// What a connection is for.
@@ -89,6 +95,9 @@ impl Client {
             missed: 0,
             answered: false,
             took: now,
+            since: now,
+            received_bytes: 0,
+            sent_bytes: 0,
         }
     }
 

@@ -1,5 +1,6 @@
 //! One session as the hub knows it: where its log ends, who listens, and where its agent is.
 
+use crate::agent::Status;
 use crate::conn::slab::Tag;
 use crate::disk::Tip;
 use crate::proto::ident::{ModelSpec, SessionId};
@@ -43,6 +44,8 @@ pub(super) struct Entry {
     pub(super) idle: bool,
     /// Grows each time it comes home with an open file; tells the newest place in that queue.
     pub(super) file_stamp: u32,
+    /// What it was doing when it was last seen; nothing before its log was opened.
+    pub(super) standing: Option<Standing>,
     /// Roles that a client of this agent has changed for it alone.
     pub(super) roles: BTreeMap<String, ModelSpec>,
 }
@@ -68,6 +71,43 @@ pub(super) enum Place {
     Out,
 }
 
+/// What an agent is doing, as the metrics count it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Standing {
+    Idle,
+    Running,
+    Parked,
+    Interrupted,
+    Damaged,
+}
+
+impl Standing {
+    pub(super) const ALL: [Self; 5] =
+        [Self::Idle, Self::Running, Self::Parked, Self::Interrupted, Self::Damaged];
+
+    /// As the agent's state spells it.
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::Idle => Status::Idle.as_str(),
+            Self::Running => Status::Running.as_str(),
+            Self::Parked => Status::Parked.as_str(),
+            Self::Interrupted => Status::Interrupted.as_str(),
+            Self::Damaged => "damaged",
+        }
+    }
+}
+
+impl From<Status> for Standing {
+    fn from(status: Status) -> Self {
+        match status {
+            Status::Idle => Self::Idle,
+            Status::Running => Self::Running,
+            Status::Parked => Self::Parked,
+            Status::Interrupted => Self::Interrupted,
+        }
+    }
+}
+
 impl Entry {
     pub(super) fn new(session: SessionId) -> Self {
         Self {
@@ -88,6 +128,7 @@ impl Entry {
             parked: false,
             idle: false,
             file_stamp: 0,
+            standing: None,
             roles: BTreeMap::new(),
         }
     }

@@ -14,6 +14,8 @@ mod client;
 mod commands;
 mod deadlines;
 mod entry;
+mod metrics;
+mod options;
 mod providers;
 mod replay;
 mod requests;
@@ -21,19 +23,18 @@ mod residents;
 mod stop;
 mod tools;
 
-use crate::config::{Config, RolesScope, Tokens};
+use crate::config::Tokens;
 use crate::conn::gate::Gate;
 use crate::conn::ring::SLICES_MAX;
 use crate::conn::slab::{Slab, Tag};
 use crate::conn::{Conn, Incoming};
-use crate::limits::{
-    CLOSE_S, HANDSHAKE_S, IDLE_RESIDENTS_MAX, MAILBOX_FRAME_BYTES_MAX, UPSTREAM_BYTES_MAX,
-};
+use crate::limits::{CLOSE_S, HANDSHAKE_S, MAILBOX_FRAME_BYTES_MAX, UPSTREAM_BYTES_MAX};
 use crate::proto::event::ErrorCode;
 use crate::proto::http::{Status, write_response};
 use crate::proto::ident::{ModelSpec, SessionId};
 use crate::proto::time::Mono;
 use crate::work::advance::{Input, NetEvent};
+use crate::work::meter::Meter;
 use crate::work::note::{Level, Note};
 use crate::work::settings::Settings;
 use crate::work::tools::Launched;
@@ -43,6 +44,7 @@ use deadlines::Deadlines;
 use entry::Entry;
 #[cfg(test)]
 use entry::Place;
+pub use options::Options;
 use providers::Providers;
 use residents::Residents;
 use std::collections::{BTreeMap, HashMap};
@@ -52,60 +54,6 @@ pub use stop::Stage;
 
 #[cfg(test)]
 mod tests;
-
-/// What an operator decides that is not about turns.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// Live events the socket has refused before `lagged`.
-    pub queue_limit: usize,
-    /// Bytes of them, likewise.
-    pub queue_bytes: usize,
-    /// Seconds between two pings.
-    pub heartbeat_s: u64,
-    /// Events one subscribe may replay.
-    pub replay_limit: u64,
-    /// Log reads for replays at once.
-    pub max_concurrent_replays: usize,
-    /// Connections; a further one gets 503.
-    pub max_connections: usize,
-    /// As many of them as the descriptor limit leaves room for: the default.
-    pub connections_capacity: usize,
-    /// Agents that cannot be evicted.
-    pub max_agents: usize,
-    /// Logs of resident agents that may hold a descriptor.
-    pub open_files_max: usize,
-    /// Agents with nothing to do that stay in memory.
-    pub idle_residents_max: usize,
-    /// Origins of web pages that may connect.
-    pub allowed_origins: Vec<String>,
-    /// A `set_model` reaches only the agent whose client sent it.
-    pub roles_per_agent: bool,
-    /// Seconds that running steps get to finish when the server stops.
-    pub stop_grace_s: u64,
-}
-
-impl Options {
-    /// What `config` says. `connections_capacity` and `open_files_max` are what the descriptor
-    /// limit leaves room for.
-    pub fn new(config: &Config, connections_capacity: usize, open_files_max: usize) -> Self {
-        let max_connections = config.max_connections.unwrap_or(connections_capacity);
-        Self {
-            queue_limit: config.queue_limit,
-            queue_bytes: config.queue_bytes,
-            heartbeat_s: config.heartbeat_s,
-            replay_limit: config.replay_limit,
-            max_concurrent_replays: config.max_concurrent_replays,
-            max_connections,
-            connections_capacity,
-            max_agents: config.max_agents.unwrap_or(max_connections),
-            open_files_max,
-            idle_residents_max: IDLE_RESIDENTS_MAX,
-            allowed_origins: config.allowed_origins.clone(),
-            roles_per_agent: config.roles_scope == RolesScope::Agent,
-            stop_grace_s: config.stop_grace_s,
-        }
-    }
-}
 
 /// What the hub wants done.
 #[derive(Default)]
@@ -120,6 +68,8 @@ pub struct Orders {
     pub tools: Vec<ToolOrder>,
     /// Agents whose provider may be read again.
     pub thirsty: Vec<Tag>,
+    /// Connections that want the metrics: see [`Hub::scrape`].
+    pub scrapes: Vec<Tag>,
     /// Lines for the server's log.
     pub notes: Vec<Note>,
 }
@@ -142,8 +92,16 @@ pub enum ToolOrder {
 /// What has happened since the start.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counters {
+    /// Connections accepted.
+    pub accepted: u64,
+    /// Of these, answered 503.
+    pub refused: u64,
+    /// Client frames understood.
+    pub frames: u64,
     /// Client frames answered with `bad_frame`.
     pub bad_frames: u64,
+    /// Connections failed for a breach of RFC 6455.
+    pub breaches: u64,
     /// Clients dropped with `lagged`.
     pub lagged: u64,
     /// Clients dropped with `superseded`.
@@ -171,6 +129,7 @@ pub struct Hub {
     latched: Option<String>,
     orders: Orders,
     counters: Counters,
+    meter: Arc<Meter>,
     now: Mono,
 }
 
@@ -181,6 +140,7 @@ impl Hub {
         settings: Arc<Settings>,
         tokens: Tokens,
         roles: BTreeMap<String, ModelSpec>,
+        meter: Arc<Meter>,
     ) -> Self {
         let gate = Gate::new(options.max_concurrent_replays);
         Self {
@@ -200,6 +160,7 @@ impl Hub {
             latched: None,
             orders: Orders::default(),
             counters: Counters::default(),
+            meter,
             now: Mono(0),
         }
     }
@@ -227,7 +188,9 @@ impl Hub {
         }
         let full = self.clients.len() >= self.options.max_connections;
         let tag = self.clients.insert(Client::new(self.now));
+        self.counters.accepted += 1;
         if full || self.stage != Stage::Running {
+            self.counters.refused += 1;
             let why = if full { "connection limit reached" } else { "stopping" };
             self.respond(tag, Status::ServiceUnavailable, why);
         } else {
@@ -246,6 +209,7 @@ impl Hub {
     pub fn read(&mut self, tag: Tag, bytes: &mut [u8]) {
         let Some(client) = self.clients.get_mut(tag) else { return };
         client.missed = 0;
+        client.received_bytes += bytes.len() as u64;
         self.feed(tag, bytes);
         self.touch(tag);
     }
@@ -266,6 +230,7 @@ impl Hub {
     pub fn wrote(&mut self, tag: Tag, n: usize) {
         let Some(client) = self.clients.get_mut(tag) else { return };
         client.took = self.now;
+        client.sent_bytes += n as u64;
         client.conn.advance(n);
         self.drained(tag);
         self.resume(tag);
@@ -377,10 +342,14 @@ impl Hub {
         match incoming {
             Incoming::Request(head) => self.request(tag, &head),
             Incoming::BadRequest(error) => self.respond(tag, error.status(), &error.to_string()),
-            Incoming::Command(command) => self.command(tag, command),
+            Incoming::Command(command) => {
+                self.counters.frames += 1;
+                self.command(tag, command);
+            }
             Incoming::BadFrame => self.counters.bad_frames += 1,
             Incoming::Closed(_) => self.ending(tag, "closed by the client"),
             Incoming::Breach(error) => {
+                self.counters.breaches += 1;
                 self.orders.notes.push(
                     Note::new(Level::Info, "breach of RFC 6455")
                         .with("cause", error)
@@ -435,8 +404,14 @@ impl Hub {
             if entry.client == Some(tag) {
                 entry.client = None;
             }
-            let note = Note::new(Level::Info, "disconnected").about(&entry.session);
-            self.orders.notes.push(note.with("cause", cause));
+            self.orders.notes.push(
+                Note::new(Level::Info, "disconnected")
+                    .about(&entry.session)
+                    .with("cause", cause)
+                    .with("received_bytes", client.received_bytes)
+                    .with("sent_bytes", client.sent_bytes)
+                    .with("ms", self.now.since(client.since)),
+            );
             self.repin(agent);
         }
     }

@@ -76,6 +76,14 @@ impl Hub {
         self.providers.queues.entry(Arc::clone(name)).or_default()
     }
 
+    /// How many wait for a place with each provider that ever had somebody in it.
+    pub(super) fn waiting_for_providers(&self) -> impl Iterator<Item = (&str, usize)> {
+        self.providers.queues.iter().map(|(name, queue)| {
+            let waits = |tag: &&Tag| self.waits_for(**tag) == Some(&**name);
+            (&**name, queue.waiting.iter().filter(waits).count())
+        })
+    }
+
     fn provider_bound(&self, name: &str) -> Option<usize> {
         self.settings.providers.get(name)?.max_concurrent_requests()
     }

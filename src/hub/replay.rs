@@ -149,7 +149,7 @@ impl Hub {
 
     /// Events are in the log: from here on they exist for everybody.
     pub(super) fn publish(&mut self, published: &Published) {
-        let Published { agent, lines, first, count, tip } = published;
+        let Published { agent, lines, first, count, tip, .. } = published;
         let Some(entry) = self.agents.get_mut(*agent) else { return };
         entry.log = super::entry::Log::At(*tip);
         let Some(tag) = entry.client else { return };

@@ -36,7 +36,7 @@ impl Hub {
                 Ok(()) => self.respond(tag, Status::Ok, "ok"),
                 Err(why) => self.respond(tag, Status::ServiceUnavailable, &why),
             },
-            Route::Metrics => self.refuse(tag, head, &Refusal::NotFound),
+            Route::Metrics => self.orders.scrapes.push(tag),
             Route::Socket { agent_id } => self.socket(tag, head, agent_id),
             Route::Agent { agent_id } => {
                 if let Some((agent, _)) = self.reader(tag, head, agent_id) {

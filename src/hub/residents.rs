@@ -5,7 +5,7 @@
 //! lazily: a place whose stamp is no longer the agent's own is skipped.
 
 use super::Hub;
-use super::entry::{Log, Place};
+use super::entry::{Log, Place, Standing};
 use crate::conn::slab::Tag;
 use crate::proto::ident::ModelSpec;
 use crate::work::advance::{Advance, Input};
@@ -26,6 +26,8 @@ pub(super) struct Residents {
     pub(super) pinned: usize,
     /// Agents in a job.
     pub(super) out: usize,
+    /// Sessions that were opened, by what their agents were last seen doing.
+    pub(super) standings: [usize; Standing::ALL.len()],
     /// Agents whose batch waits for the disk.
     pub(super) stalled: Vec<Tag>,
     /// The log has said that the store is full, and not yet that it no longer is.
@@ -109,6 +111,7 @@ impl Hub {
             self.residents.files.push_back((agent, entry.file_stamp));
         }
         let provider_place = body.provider_place();
+        let standing = Standing::from(body.status());
         entry.place = Place::Home(body);
         if let Some(due) = wake_at {
             self.deadlines.wake(agent, due);
@@ -121,6 +124,7 @@ impl Hub {
             self.agents.get_mut(agent).expect("it has just come").mailbox.push(Input::Clock);
         }
         self.set_provider_place(agent, provider_place);
+        self.set_standing(agent, Some(standing));
         self.repin(agent);
         self.dispatch(agent);
         self.make_room();
@@ -141,6 +145,7 @@ impl Hub {
             entry.upstream_bytes = 0;
             let mailbox = std::mem::take(&mut entry.mailbox);
             self.set_provider_place(agent, None);
+            self.set_standing(agent, None);
             self.repin(agent);
             for input in mailbox {
                 if let Input::Read(read) = input {
@@ -191,6 +196,18 @@ impl Hub {
             } else {
                 self.residents.pinned -= 1;
             }
+        }
+    }
+
+    /// An agent was seen doing this.
+    pub(super) fn set_standing(&mut self, agent: Tag, standing: Option<Standing>) {
+        let Some(entry) = self.agents.get_mut(agent) else { return };
+        let old = std::mem::replace(&mut entry.standing, standing);
+        if let Some(old) = old {
+            self.residents.standings[old as usize] -= 1;
+        }
+        if let Some(new) = standing {
+            self.residents.standings[new as usize] += 1;
         }
     }
 

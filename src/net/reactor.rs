@@ -5,28 +5,27 @@
 //! workers, do what is due, accept, give each ready socket its share. It never blocks elsewhere and
 //! never touches the disk.
 
+mod clients;
+
 use super::Chores;
 use super::child::{ChildEvent, Children};
-use super::ground::{Ground, LISTENER, SIGNALS, Source, WAKER, is_exhausted, source, token};
-use super::socket::{Socket, Sockets};
+use super::ground::{Ground, LISTENER, SIGNALS, Source, WAKER, source};
+use super::socket::Sockets;
 use super::upstream::Upstreams;
-use crate::conn::ring::SLICES_MAX;
-use crate::conn::slab::Tag;
 use crate::hub::{Hub, Stage, ToolOrder};
-use crate::limits::{ACCEPTS_PER_ROUND, ROUND_BYTES, TOOLS_KILLED_MS, WRITE_BYTES};
+use crate::limits::{ROUND_BYTES, TOOLS_KILLED_MS};
 use crate::os;
-use crate::proto::time::Mono;
+use crate::proto::time::{Mono, Wall};
 use crate::work::journal::Journal;
-use crate::work::note::{Level, Note};
+use crate::work::note::Note;
 use crate::work::pool::{Inbound, Pool};
 use crate::work::{Control, Done};
 use crossbeam_channel::Receiver;
 use mio::event::Event;
 use mio::net::TcpListener;
 use mio::unix::pipe;
-use mio::{Events, Interest, Poll};
-use std::io::{self, ErrorKind, IoSlice, Read, Write};
-use std::net::Shutdown;
+use mio::{Events, Poll};
+use std::io::{self, ErrorKind, Read};
 use std::time::{Duration, Instant};
 
 /// Why the reactor ended.
@@ -60,6 +59,7 @@ pub struct Reactor {
     children: Children,
     chores: Box<dyn Chores>,
     journal: Journal,
+    clock: fn() -> Wall,
     buffer: Box<[u8]>,
     started: Instant,
     next_second: Mono,
@@ -75,6 +75,7 @@ impl Reactor {
         resolver: crate::work::names::Resolver,
         chores: Box<dyn Chores>,
         journal: Journal,
+        clock: fn() -> Wall,
     ) -> io::Result<Self> {
         let Ground { poll, listener, signals, inbound, answers } = ground;
         let upstreams = Upstreams::new(poll.registry().try_clone()?, resolver);
@@ -95,6 +96,7 @@ impl Reactor {
             children,
             chores,
             journal,
+            clock,
             buffer: vec![0; ROUND_BYTES].into_boxed_slice(),
             started: Instant::now(),
             next_second: Mono(0),
@@ -243,6 +245,10 @@ impl Reactor {
         self.inbound.heard();
         for _ in 0..self.answers.len() {
             let Ok(done) = self.answers.try_recv() else { break };
+            let stored = match &done {
+                Done::Events(published) => Some(published.stored),
+                _ => None,
+            };
             match self.hub.done(done) {
                 None => {}
                 Some(Done::Control(control)) => self.control(control),
@@ -254,6 +260,9 @@ impl Reactor {
                 Some(_) => unreachable!("the hub keeps everything else"),
             }
             self.obey();
+            if let Some(stored) = stored {
+                self.hub.meter().publish.observe((self.clock)().0 - stored.0);
+            }
         }
     }
 
@@ -306,6 +315,9 @@ impl Reactor {
                 let now = self.now();
                 self.children.obey(order, now);
             }
+            for tag in orders.scrapes {
+                self.hub.scrape(tag, self.pool.depth());
+            }
             for agent in orders.thirsty {
                 self.upstreams.thirsty(agent);
             }
@@ -338,50 +350,6 @@ impl Reactor {
         }
     }
 
-    /// Accepts until none waits, or enough for one round.
-    fn accept(&mut self) {
-        let mut left = ACCEPTS_PER_ROUND;
-        while let Some(listener) = &self.listener
-            && self.acceptable
-            && !self.resting
-            && left > 0
-        {
-            left -= 1;
-            match listener.accept() {
-                Ok((mut stream, _)) => {
-                    // Events are small and each is worth sending by itself; a socket that cannot
-                    // be told so is slower, not wrong.
-                    stream.set_nodelay(true).ok();
-                    let Some(tag) = self.hub.accept() else { continue };
-                    let interest = Interest::READABLE | Interest::WRITABLE;
-                    let registry = self.poll.registry();
-                    if registry.register(&mut stream, token(Source::Client, tag), interest).is_ok()
-                    {
-                        self.sockets.insert(Socket::new(tag, stream));
-                    } else {
-                        self.hub.gone(tag, "could not be watched");
-                    }
-                }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    self.acceptable = false;
-                    // Everybody who waited has been let in: a next time is another occasion.
-                    self.said_resting = false;
-                }
-                Err(error) if is_exhausted(&error) => {
-                    self.resting = true;
-                    if !self.said_resting {
-                        self.said_resting = true;
-                        let note = Note::new(Level::Warn, "cannot accept for now");
-                        self.journal.note(note.with("cause", error));
-                    }
-                }
-                // The connection was gone before it was accepted; the next may be fine.
-                Err(_) => {}
-            }
-        }
-        self.obey();
-    }
-
     /// Gives everybody who was ready when the round began one share.
     fn serve_ready(&mut self) {
         for _ in 0..self.sockets.ready_len() {
@@ -406,90 +374,5 @@ impl Reactor {
             self.children.serve_next(&mut self.buffer, now);
         }
         self.hear_children();
-    }
-
-    fn read(&mut self, tag: Tag) {
-        let mut budget = ROUND_BYTES;
-        while budget > 0 {
-            let wanted = self.hub.wants_read(tag);
-            let Some(socket) = self.sockets.get(tag) else { return };
-            if !socket.readable || !wanted || socket.eof {
-                return;
-            }
-            let share = budget.min(self.buffer.len());
-            match socket.stream.read(&mut self.buffer[..share]) {
-                Ok(0) => {
-                    socket.eof = true;
-                    return;
-                }
-                Ok(n) => {
-                    budget -= n;
-                    // A short read has emptied a stream socket (epoll(7)), and what comes later has
-                    // an event of its own.
-                    socket.readable = n == share || socket.closing;
-                    self.hub.read(tag, &mut self.buffer[..n]);
-                }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => socket.readable = false,
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(_) => return self.close(tag, "connection lost"),
-            }
-        }
-    }
-
-    /// Writes what waits for a client: what one job can publish at once, at least, or else a ring
-    /// could grow without its socket ever refusing anything.
-    fn write(&mut self, tag: Tag) {
-        let mut budget = WRITE_BYTES;
-        loop {
-            let Some(socket) = self.sockets.get(tag) else { return };
-            if !socket.writable {
-                self.hub.blocked(tag);
-                return;
-            }
-            let mut slices = [IoSlice::new(&[]); SLICES_MAX];
-            let count = self.hub.slices(tag, &mut slices);
-            if count == 0 || budget == 0 {
-                return;
-            }
-            match socket.stream.write_vectored(&slices[..count]) {
-                Ok(n) => {
-                    budget = budget.saturating_sub(n);
-                    self.hub.wrote(tag, n);
-                }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => socket.writable = false,
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(_) => return self.close(tag, "connection lost"),
-            }
-        }
-    }
-
-    /// Ends a socket that has nothing left to do, or lists it while it has.
-    fn finish(&mut self, tag: Tag) {
-        let (ending, output) = (self.hub.is_ending(tag), self.hub.has_output(tag));
-        let wanted = self.hub.wants_read(tag);
-        let answers = self.hub.answers_after_eof(tag);
-        let Some(socket) = self.sockets.get(tag) else { return };
-        if socket.eof && !output && (ending || !answers) {
-            return self.close(tag, "closed by the peer");
-        }
-        if ending && !output && !socket.shut {
-            // What the peer still sends is discarded until it closes: closing now, with unread
-            // input, would reset the connection and lose the last frame on its way.
-            socket.shut = true;
-            if socket.stream.shutdown(Shutdown::Write).is_err() {
-                return self.close(tag, "connection lost");
-            }
-        }
-        if (socket.readable && wanted && !socket.eof) || (socket.writable && output) {
-            self.sockets.list(tag);
-        }
-    }
-
-    fn close(&mut self, tag: Tag, cause: &'static str) {
-        self.hub.gone(tag, cause);
-        // Dropping the stream closes it and takes it out of the poll.
-        if self.sockets.remove(tag).is_some() {
-            self.resting = false;
-        }
     }
 }

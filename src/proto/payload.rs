@@ -241,6 +241,15 @@ pub fn single_line(json: &str) -> Cow<'_, str> {
 }
 
 impl TurnStatus {
+    /// Every status.
+    pub const ALL: [TurnStatus; 5] = [
+        TurnStatus::Completed,
+        TurnStatus::Cancelled,
+        TurnStatus::Rejected,
+        TurnStatus::Empty,
+        TurnStatus::Failed,
+    ];
+
     /// As the log spells it.
     pub fn as_str(self) -> &'static str {
         match self {

@@ -164,7 +164,14 @@ impl Worker {
             send(Done::Notes(notes));
         }
         send(Done::Opened { agent: job.agent, outcome: Ok(log.tip()) });
-        Ok(Box::new(Agent { machine, log, asking: None, held: None, deferred: Vec::new() }))
+        Ok(Box::new(Agent {
+            machine,
+            log,
+            asking: None,
+            held: None,
+            deferred: Vec::new(),
+            turn_since: None,
+        }))
     }
 
     /// Answers the inputs of an agent whose log cannot be appended to.

@@ -21,6 +21,8 @@ pub struct Agent {
     /// What came while a batch was held and can wait for its turn; bounded by what of a provider's
     /// answer may wait.
     pub(super) deferred: Vec<Input>,
+    /// When the running turn began, or was resumed, in this stay.
+    pub(super) turn_since: Option<Mono>,
 }
 
 /// The model request of the running step.
@@ -91,6 +93,11 @@ impl Agent {
     /// Whether a call of its waits for a human, whatever runs beside it.
     pub fn has_parked_calls(&self) -> bool {
         self.machine.has_parked_calls()
+    }
+
+    /// What it is doing.
+    pub fn status(&self) -> Status {
+        self.machine.status()
     }
 
     /// The place its request has or wants with its provider.

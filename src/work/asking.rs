@@ -44,6 +44,8 @@ impl Run<'_> {
                     return;
                 }
                 Action::Connect { target, request } => {
+                    let model = asking.model.clone();
+                    self.count(&model, |meter| &meter.attempts);
                     self.deaf = true;
                     self.upstream(Upstream::Connect { target, request });
                 }
@@ -52,7 +54,8 @@ impl Run<'_> {
                     self.upstream(Upstream::Disconnect);
                 }
                 Action::Finished(finish) => {
-                    self.body.asking = None;
+                    let asking = self.body.asking.take().expect("it has just been polled");
+                    self.count(&asking.model, |meter| &meter.answered);
                     self.turn(Turn::Model { ask, event: ModelEvent::Finished(finish) });
                 }
                 Action::Failed { reason, context_exceeded } => {
@@ -70,6 +73,7 @@ impl Run<'_> {
             // It keeps the place it has with its provider.
             self.start(ask, step, asking.model, true);
         } else {
+            self.count(&asking.model, |meter| &meter.failed);
             let event = ModelEvent::Failed { reason: reason.to_owned() };
             self.turn(Turn::Model { ask: asking.ask, event });
         }

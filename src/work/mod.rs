@@ -8,6 +8,7 @@ mod asking;
 pub mod agent;
 pub mod journal;
 pub mod launcher;
+pub mod meter;
 pub mod names;
 pub mod note;
 pub mod pool;
@@ -29,6 +30,7 @@ use crate::proto::time::{Mono, Wall};
 use advance::Advance;
 use agent::Agent;
 use launcher::Launcher;
+use meter::Meter;
 use note::Note;
 use std::sync::Arc;
 use tools::{Launched, ToolJob};
@@ -214,6 +216,8 @@ pub struct Published {
     pub count: u64,
     /// The tip behind them.
     pub tip: Tip,
+    /// When they were in the log.
+    pub stored: Wall,
 }
 
 /// An agent back from a job, and what it waits for.
@@ -281,12 +285,14 @@ impl Job {
     }
 }
 
-/// What a worker has at hand: the store, what starts tools, the wall clock, and a source of random numbers.
+/// What a worker has at hand: the store, what starts tools, the wall clock, a source of random numbers,
+/// and what counts.
 pub struct Worker {
     store: Arc<Store>,
     launcher: Arc<Launcher>,
     clock: fn() -> Wall,
     random: Random,
+    meter: Arc<Meter>,
 }
 
 /// Fills a slice with random bytes.
@@ -330,8 +336,9 @@ impl Worker {
         launcher: Arc<Launcher>,
         clock: fn() -> Wall,
         random: Random,
+        meter: Arc<Meter>,
     ) -> Self {
-        Self { store, launcher, clock, random }
+        Self { store, launcher, clock, random, meter }
     }
 
     /// Runs one job to its end. Answers go up as soon as they stand, in order.

@@ -7,16 +7,17 @@
 use super::advance::{Advance, Input};
 use super::agent::{Agent, AskState};
 use super::launcher::Launcher;
+use super::meter::{Counter, Meter, ProviderMeter};
 use super::note::{Level, Note};
 use super::{Done, Home, Published, Random, Upstream, Worker};
 use crate::agent::{
-    ConnTag, Context, Effect, Input as Turn, ModelEvent, Note as TurnNote, Output, Reply,
+    ConnTag, Context, Effect, Input as Turn, ModelEvent, Note as TurnNote, Output, Reply, Status,
 };
 use crate::disk::{AppendError, InboxEntry, Store};
 use crate::limits::{BATCH_BYTES_MAX, BATCH_EVENTS_MAX};
 use crate::proto::command::Command;
 use crate::proto::event::ErrorCode;
-use crate::proto::ident::EventId;
+use crate::proto::ident::{EventId, ModelSpec};
 use crate::proto::payload::TurnStatus;
 use crate::proto::time::Wall;
 
@@ -31,6 +32,7 @@ pub(super) struct Run<'a> {
     pub(super) launcher: &'a Launcher,
     pub(super) random: &'a mut Random,
     pub(super) clock: fn() -> Wall,
+    pub(super) meter: &'a Meter,
     pub(super) send: &'a mut dyn FnMut(Done),
     /// It came with a batch that the disk had not taken.
     held: bool,
@@ -60,6 +62,7 @@ impl<'a> Run<'a> {
             launcher: &worker.launcher,
             random: &mut worker.random,
             clock: worker.clock,
+            meter: &worker.meter,
             send,
             held: held.is_some(),
             out: held.map(|held| *held).unwrap_or_default(),
@@ -175,6 +178,13 @@ impl<'a> Run<'a> {
             stopping: self.job.stopping,
         };
         self.body.machine.input(input, &mut context, &mut self.out);
+        if self.turn_runs() {
+            self.body.turn_since.get_or_insert(self.job.now);
+        }
+    }
+
+    fn turn_runs(&self) -> bool {
+        matches!(self.body.machine.status(), Status::Running | Status::Parked)
     }
 
     pub(super) fn batch_is_full(&self) -> bool {
@@ -186,7 +196,8 @@ impl<'a> Run<'a> {
     }
 
     fn stop_asking(&mut self) {
-        if self.body.asking.take().is_some() {
+        if let Some(asking) = self.body.asking.take() {
+            self.count(&asking.model, |meter| &meter.aborted);
             self.deaf = true;
             self.upstream(Upstream::Disconnect);
         }
@@ -226,9 +237,8 @@ impl<'a> Run<'a> {
         self.batches += 1;
         self.out_bytes = 0;
         if !self.out.notes.is_empty() {
-            let session = &self.job.session;
-            let notes =
-                self.out.notes.drain(..).map(|note| turn_note(note).about(session)).collect();
+            let notes = self.out.notes.drain(..).collect::<Vec<_>>();
+            let notes = notes.into_iter().map(|note| self.note(note)).collect();
             (self.send)(Done::Notes(notes));
         }
         let effects = std::mem::take(&mut self.out.effects);
@@ -286,10 +296,11 @@ impl<'a> Run<'a> {
             Err(AppendError::Latched(_)) => return false,
         };
         if !lines.is_empty() {
-            let tip = self.body.log.tip();
+            let (tip, stored) = (self.body.log.tip(), (self.clock)());
+            self.meter.append.observe(stored.0 - at.0);
             let count = tip.seq + 1 - first;
             let agent = self.job.agent;
-            (self.send)(Done::Events(Published { agent, lines, first, count, tip }));
+            (self.send)(Done::Events(Published { agent, lines, first, count, tip, stored }));
         }
         whole
     }
@@ -348,27 +359,42 @@ impl<'a> Run<'a> {
         };
         Home { agent: self.job.agent, body: Some(self.body), wake_at, again }
     }
-}
 
-fn turn_note(note: TurnNote) -> Note {
-    match note {
-        TurnNote::TurnEnded { status, reason, steps, usage } => {
-            let mut note = Note::new(Level::Info, "turn ended")
-                .with("status", status.as_str())
-                .with("steps", steps);
-            if let Some(usage) = usage {
-                note = note
-                    .with("prompt_tokens", usage.prompt_tokens)
-                    .with("completion_tokens", usage.completion_tokens);
+    /// A line of the server's log about the turn.
+    fn note(&mut self, note: TurnNote) -> Note {
+        let note = match note {
+            TurnNote::TurnEnded { status, reason, steps, usage } => {
+                self.meter.turn_ended(status);
+                let now = self.job.now;
+                // The next turn may have begun in the same input.
+                let next = self.turn_runs().then_some(now);
+                let since = std::mem::replace(&mut self.body.turn_since, next).unwrap_or(now);
+                let mut note = Note::new(Level::Info, "turn ended")
+                    .with("status", status.as_str())
+                    .with("steps", steps)
+                    .with("ms", now.since(since));
+                if let Some(usage) = usage {
+                    note = note
+                        .with("prompt_tokens", usage.prompt_tokens)
+                        .with("completion_tokens", usage.completion_tokens);
+                }
+                match (status, reason) {
+                    // A cancel's reason is what somebody wrote; a failure's is ours.
+                    (TurnStatus::Failed, Some(reason)) => note.with("reason", reason),
+                    _ => note,
+                }
             }
-            match (status, reason) {
-                // A cancel's reason is what somebody wrote; a failure's is ours.
-                (TurnStatus::Failed, Some(reason)) => note.with("reason", reason),
-                _ => note,
+            TurnNote::ResumeFailed { reason } => {
+                Note::new(Level::Warn, "resume failed, the turn stays open").with("reason", reason)
             }
-        }
-        TurnNote::ResumeFailed { reason } => {
-            Note::new(Level::Warn, "resume failed, the turn stays open").with("reason", reason)
+        };
+        note.about(&self.job.session)
+    }
+
+    /// Counts what became of a request to the provider of `model`.
+    pub(super) fn count(&self, model: &ModelSpec, what: fn(&ProviderMeter) -> &Counter) {
+        if let Some(meter) = self.meter.provider(&model.provider) {
+            what(meter).add_one();
         }
     }
 }

@@ -23,6 +23,7 @@ mod full_disk;
 mod handshake;
 mod heartbeat;
 mod many_turns;
+mod metrics;
 mod openai;
 mod plain_turn;
 mod policy;

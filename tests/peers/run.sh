@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs the server against peers that share no code with it: WebSocket clients from PyPI and npm, and
-# an OpenAI-compatible server from PyPI as its model provider. Everything is installed below
+# Runs the server against peers that share no code with it: WebSocket clients from PyPI and npm,
+# Prometheus's parser, and an OpenAI-compatible server from PyPI as its model provider. Everything is installed below
 # target/peers. A peer that cannot be installed is skipped and says so.
 #
 #   tests/peers/run.sh               all of them
@@ -37,6 +37,11 @@ node_ws() {
     peer=(env "NODE_PATH=$installed/node/node_modules" node "$here/node_ws.cjs")
 }
 
+prometheus_parser() {
+    venv prometheus 'websockets==16.0' 'prometheus-client==0.22.1' &&
+        peer+=("$here/prometheus_parser.py")
+}
+
 litellm_provider() {
     # The client half of this test is the one above: only its provider is new.
     venv litellm 'websockets==16.0' 'litellm[proxy]==1.63.11' && peer+=("$here/litellm_provider.py")
@@ -58,7 +63,7 @@ run() {
     fi
 }
 
-[ $# -gt 0 ] || set -- python_websockets node_ws litellm_provider
+[ $# -gt 0 ] || set -- python_websockets node_ws prometheus_parser litellm_provider
 for name in "$@"; do
     run "$name"
 done

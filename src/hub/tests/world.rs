@@ -15,6 +15,7 @@ use crate::proto::ws::frame::Opcode;
 use crate::proto::ws::{Assembler, Item, Role, write_masked, write_masked_close};
 use crate::tool::ClosureTool;
 use crate::work::launcher::Launcher;
+use crate::work::meter::Meter;
 use crate::work::note::Note;
 use crate::work::settings::Settings;
 use crate::work::{Job, Random, Worker};
@@ -101,7 +102,9 @@ impl World {
             }
         });
         let launcher = Arc::new(Launcher::new(Path::new("/data")));
-        let worker = Worker::new(Arc::new(store), launcher, || Wall(1_700_000_000_000_000), random);
+        let meter = Arc::new(Meter::new(Arc::clone(store.stats()), ["mine".to_owned()]));
+        let clock = || Wall(1_700_000_000_000_000);
+        let worker = Worker::new(Arc::new(store), launcher, clock, random, Arc::clone(&meter));
         let mut options = Options::new(config, 64, 8);
         adjust(&mut options);
         let models = BTreeMap::from([("mine".to_owned(), provider)]);
@@ -109,7 +112,7 @@ impl World {
         let main = ModelSpec::parse("mine/model").expect("a spec");
         let roles = BTreeMap::from([("main".to_owned(), main)]);
         Self {
-            hub: Hub::new(options, settings, tokens(), roles),
+            hub: Hub::new(options, settings, tokens(), roles, meter),
             now: Mono(0),
             jobs: VecDeque::new(),
             notes: Vec::new(),

@@ -18,6 +18,7 @@ use terret_ws::hub::Hub;
 use terret_ws::proto::ident::ModelSpec;
 use terret_ws::proto::time::Mono;
 use terret_ws::work::launcher::Launcher;
+use terret_ws::work::meter::Meter;
 use terret_ws::work::settings::Settings;
 use terret_ws::work::{Done, Job, Worker};
 
@@ -65,10 +66,11 @@ impl Life {
         });
         // No tool of this world is a program, so nothing is ever launched.
         let launcher = Arc::new(Launcher::new(Path::new(DATA_DIR)));
-        let worker = Some(Worker::new(store, launcher, wall, source));
+        let meter = Arc::new(Meter::new(Arc::clone(store.stats()), []));
+        let worker = Some(Worker::new(store, launcher, wall, source, Arc::clone(&meter)));
         let main = ModelSpec::parse(random.pick(&MODELS)).unwrap();
         let roles = BTreeMap::from([("main".to_owned(), main)]);
-        let hub = Hub::new(plan.options.clone(), Arc::clone(settings), tokens, roles);
+        let hub = Hub::new(plan.options.clone(), Arc::clone(settings), tokens, roles, meter);
         Self {
             disk,
             hub,
