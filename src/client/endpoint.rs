@@ -22,7 +22,7 @@ impl Endpoint {
             _ => return Err(SHAPE),
         }
         match BaseUrl::parse(&format!("http://{rest}")) {
-            Ok(url) if !url.path.is_empty() => Ok(Endpoint(url)),
+            Ok(url) if !url.path.is_empty() && url.query.is_none() => Ok(Endpoint(url)),
             _ => Err(SHAPE),
         }
     }
@@ -34,6 +34,7 @@ impl Endpoint {
             host: address.ip().to_string(),
             port: address.port(),
             path: format!("/agents/{agent}/ws"),
+            query: None,
         })
     }
 
@@ -93,6 +94,7 @@ mod tests {
             ("ws://h:0/", "ws://HOST"),
             ("ws://u:canary@h/", "ws://HOST"),
             ("ws://h/a b", "ws://HOST"),
+            ("ws://h/agents/a/ws?token=canary", "ws://HOST"),
             ("ftp://h/", "ws://HOST"),
             ("wss://h/agents/a/ws", "TLS"),
         ] {

@@ -100,7 +100,8 @@ impl ProviderConfig {
 fn read_openai(fields: &mut Fields<'_>, around: &Surroundings<'_>) -> Option<OpenAiConfig> {
     let base_url = fields.required("base_url").as_ref().and_then(read_base_url);
     // The other keys are read with a stand-in, so that their problems are found as well.
-    let stand_in = BaseUrl { https: false, host: String::new(), port: 80, path: String::new() };
+    let (host, path) = (String::new(), String::new());
+    let stand_in = BaseUrl { https: false, host, port: 80, path, query: None };
     let mut openai = OpenAiConfig::new(base_url.clone().unwrap_or(stand_in));
     fields.set_nullable("api_key_env", &mut openai.api_key, |node| read_key(node, around));
     fields.set("headers", &mut openai.headers, read_headers);

@@ -341,7 +341,7 @@ fn policy_bounds_are_those_of_set_policy() {
 fn a_secret_is_in_no_debug_output_and_in_no_problem() {
     let valid = parse(
         r#"{"tokens": {"s1": "canary"}, "providers": {"p": {"kind": "openai",
-            "base_url": "http://h", "api_key_env": "KEY", "headers": {"Authorization": "canary"}}},
+            "base_url": "http://h?key=canary", "api_key_env": "KEY", "headers": {"Authorization": "canary"}}},
             "tools": [{"name": "t", "command": ["x"], "env": {"K": "canary"}}]}"#,
     );
     assert!(!format!("{valid:?}").contains("canary"));

@@ -29,6 +29,7 @@ use super::secrets::Secrets;
 use crate::config::{IdStyle, OpenAiConfig};
 use crate::limits::REASON_CHARS_MAX;
 use crate::proto::http_client::{InvalidHeader, check_header, write_request};
+use crate::proto::ident::percent_decode;
 use crate::proto::json::{Document, Value};
 
 pub(super) use self::exchange::Exchange;
@@ -123,8 +124,8 @@ impl fmt::Debug for OpenAi {
     }
 }
 
-/// Any header's value may be a key, and so may a string in the body under a name that says so. Short
-/// ones are words like `true`, which a reason must be able to say.
+/// Any header's value may be a key, and so may a string in the body or in the URL's query under a
+/// name that says so. Short ones are words like `true`, which a reason must be able to say.
 fn secrets(config: &OpenAiConfig) -> Secrets {
     let mut secrets = Secrets::default();
     if let Some(key) = &config.api_key {
@@ -139,6 +140,14 @@ fn secrets(config: &OpenAiConfig) -> Secrets {
             }
         }
     }
+    for pair in config.base_url.query.iter().flat_map(|query| query.split('&')) {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        add_if_named(&mut secrets, name, value);
+        // A server quotes it as it has read it.
+        if let Some(Ok(value)) = percent_decode(value).map(String::from_utf8) {
+            add_if_named(&mut secrets, name, &value);
+        }
+    }
     for (key, json) in &config.extra_body {
         if let Ok(document) = Document::parse_lossy(json.as_bytes()) {
             add_named(&mut secrets, key, document.value());
@@ -149,17 +158,21 @@ fn secrets(config: &OpenAiConfig) -> Secrets {
 
 fn add_named(secrets: &mut Secrets, name: &str, value: Value<'_>) {
     if let Some(text) = value.as_str() {
-        let name = name.to_ascii_lowercase();
-        let is_secret = SECRET_NAMES.iter().any(|word| name.contains(word));
-        if is_secret && text.len() >= SECRET_BYTES_MIN {
-            secrets.add(&text);
-        }
+        add_if_named(secrets, name, &text);
     }
     for element in value.elements().into_iter().flatten() {
         add_named(secrets, name, element);
     }
     for (key, member) in value.members().into_iter().flatten() {
         add_named(secrets, &key.to_str(), member);
+    }
+}
+
+fn add_if_named(secrets: &mut Secrets, name: &str, value: &str) {
+    let name = name.to_ascii_lowercase();
+    let is_secret = SECRET_NAMES.iter().any(|word| name.contains(word));
+    if is_secret && value.len() >= SECRET_BYTES_MIN {
+        secrets.add(value);
     }
 }
 

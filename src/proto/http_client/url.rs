@@ -3,9 +3,9 @@
 use std::fmt;
 use std::net::Ipv6Addr;
 
-/// An `http` or `https` URL that paths are appended to. It holds no credentials, no query and no
-/// fragment.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// An `http` or `https` URL that paths are appended to. It holds no credentials and no fragment; its
+/// query, which may hold a key, is not in its `Debug`.
+#[derive(Clone, PartialEq, Eq)]
 pub struct BaseUrl {
     /// Whether the connection is to be encrypted.
     pub https: bool,
@@ -15,6 +15,8 @@ pub struct BaseUrl {
     pub port: u16,
     /// Begins with a slash or is empty, and never ends with one.
     pub path: String,
+    /// What stands behind the question mark, never empty: Azure's version of its interface does.
+    pub query: Option<String>,
 }
 
 impl BaseUrl {
@@ -26,14 +28,15 @@ impl BaseUrl {
             "https" => true,
             _ => return Err(UrlError::UnknownScheme),
         };
-        if rest.contains(['?', '#']) {
-            return Err(UrlError::QueryOrFragment);
+        if rest.contains('#') {
+            return Err(UrlError::Fragment);
         }
+        let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
         if authority.contains('@') {
             return Err(UrlError::Credentials);
         }
-        if !path.bytes().all(|byte| byte.is_ascii_graphic()) {
+        if !path.bytes().chain(query.bytes()).all(|byte| byte.is_ascii_graphic()) {
             return Err(UrlError::BadPath);
         }
         let (host, port) = split_port(authority)?;
@@ -42,6 +45,7 @@ impl BaseUrl {
             host: parse_host(host)?,
             port: port.unwrap_or(default_port(https)),
             path: path.trim_end_matches('/').to_owned(),
+            query: (!query.is_empty()).then(|| query.to_owned()),
         })
     }
 
@@ -57,16 +61,22 @@ impl BaseUrl {
         }
     }
 
-    /// The request target of `path`, which begins with a slash, below this URL.
+    /// The request target of `path`, which begins with a slash, below this URL: the query goes
+    /// behind it.
     pub fn target(&self, path: &str) -> String {
-        format!("{}{path}", self.path)
+        let Self { path: base, query, .. } = self;
+        match query {
+            Some(query) => format!("{base}{path}?{query}"),
+            None => format!("{base}{path}"),
+        }
     }
 }
 
-impl fmt::Display for BaseUrl {
+impl fmt::Debug for BaseUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let scheme = if self.https { "https" } else { "http" };
-        write!(f, "{scheme}://{}{}", self.authority(), self.path)
+        let query = self.query.as_ref().map_or("", |_| "?[REDACTED]");
+        write!(f, "{scheme}://{}{}{query}", self.authority(), self.path)
     }
 }
 
@@ -125,9 +135,9 @@ pub enum UrlError {
     BadHost,
     /// Not a number from 1 to 65535.
     BadPort,
-    /// A `?` or `#`.
-    QueryOrFragment,
-    /// Something in the path that must be percent-encoded.
+    /// A `#`.
+    Fragment,
+    /// Something in the path or the query that must be percent-encoded.
     BadPath,
 }
 
@@ -142,8 +152,10 @@ impl fmt::Display for UrlError {
                 "expected a host name in ASCII, an IPv4 address or an IPv6 address in brackets"
             }
             Self::BadPort => "expected a port from 1 to 65535",
-            Self::QueryOrFragment => "expected neither ? nor #",
-            Self::BadPath => "expected a path without spaces and in ASCII; percent-encode the rest",
+            Self::Fragment => "expected no #",
+            Self::BadPath => {
+                "expected a path and query without spaces and in ASCII; percent-encode the rest"
+            }
         })
     }
 }
@@ -169,11 +181,29 @@ mod tests {
             ("http://my_host-1.local", false, "my_host-1.local", 80, "", "my_host-1.local"),
         ] {
             let url = BaseUrl::parse(text).expect(text);
-            let expected = BaseUrl { https, host: host.to_owned(), port, path: path.to_owned() };
+            let (host, path) = (host.to_owned(), path.to_owned());
+            let expected = BaseUrl { https, host, port, path: path.clone(), query: None };
             assert_eq!(url, expected, "{text}");
             assert_eq!(url.authority(), authority);
             assert_eq!(url.target("/chat"), format!("{path}/chat"));
-            assert_eq!(BaseUrl::parse(&url.to_string()), Ok(url));
+            assert_eq!(BaseUrl::parse(&format!("{url:?}")), Ok(url));
+        }
+    }
+
+    #[test]
+    fn a_query_stays_behind_the_path_and_is_not_shown() {
+        for (text, target) in [
+            (
+                "http://h/openai/deployments/d?api-version=1",
+                "/openai/deployments/d/c?api-version=1",
+            ),
+            ("http://h/v1/?key=canary&b=a%20b/?", "/v1/c?key=canary&b=a%20b/?"),
+            ("http://h?key=canary", "/c?key=canary"),
+            ("http://h/v1?", "/v1/c"),
+        ] {
+            let url = BaseUrl::parse(text).expect(text);
+            assert_eq!((url.host.as_str(), url.target("/c").as_str()), ("h", target));
+            assert!(!format!("{url:?}").contains("canary"), "{url:?}");
         }
     }
 
@@ -189,8 +219,10 @@ mod tests {
             ("http:///v1", UrlError::NoHost),
             ("http://:80", UrlError::NoHost),
             ("http://u:p@h", UrlError::Credentials),
-            ("http://h/v1?key=x", UrlError::QueryOrFragment),
-            ("http://h#x", UrlError::QueryOrFragment),
+            ("http://u:p@h?x", UrlError::Credentials),
+            ("http://?x", UrlError::NoHost),
+            ("http://h#x", UrlError::Fragment),
+            ("http://h?a#x", UrlError::Fragment),
             ("http://h:0", UrlError::BadPort),
             ("http://h:65536", UrlError::BadPort),
             ("http://h:+80", UrlError::BadPort),
@@ -205,6 +237,7 @@ mod tests {
             ("http://m\u{fc}ller.de", UrlError::BadHost),
             ("http://h/a b", UrlError::BadPath),
             ("http://h/\u{e4}", UrlError::BadPath),
+            ("http://h?a b", UrlError::BadPath),
         ] {
             assert_eq!(BaseUrl::parse(text), Err(error), "{text}");
         }
