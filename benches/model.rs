@@ -59,7 +59,7 @@ fn hear(server: &Provider, stream: &[u8], piece_len: usize) -> (usize, usize) {
                 let piece = pieces.next().expect("the stream ends the answer");
                 call.feed(Mono(0), Net::Bytes(piece));
             }
-            Action::Disconnect => {}
+            Action::Disconnect | Action::Note(_) => {}
             Action::Finished(finish) => {
                 let args =
                     finish.calls.iter().map(|call| call.args.as_ref().map_or(0, |a| a.len()));

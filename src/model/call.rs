@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::custom::Pull;
 use super::echo::Echo;
-use super::openai::Exchange;
+use super::openai::{Exchange, Fact};
 use super::script::Playback;
 use super::{Provider, Request};
 use crate::agent::Finish;
@@ -41,9 +41,32 @@ pub enum Action {
     },
     /// Close the connection, unless it has ended by itself meanwhile; nothing more of it may be fed.
     Disconnect,
+    /// Something for the server's log; the call goes on.
+    Note(Note),
     /// Nothing to do until something is fed or this point has come; without a point, until
     /// something is fed. After the last action: nothing, ever.
     Wait(Option<Mono>),
+}
+
+/// What whoever runs the server may want to know of a call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Note {
+    /// An attempt failed and is made again.
+    Retried {
+        /// How it failed, for people; holds no configured secret.
+        reason: String,
+        /// Which attempt failed, counted from 1.
+        attempt: u32,
+        /// How long the call waits now.
+        wait_ms: u64,
+    },
+    /// The server's answers have taught how it wants to be asked, and all further calls go by it.
+    Learned {
+        /// What was learned.
+        fact: Fact,
+        /// Whether it is so; false where it was believed and is not.
+        holds: bool,
+    },
 }
 
 /// Where a provider listens.

@@ -28,9 +28,9 @@ use crate::agent::Message;
 use crate::config::{ProviderConfig, Script};
 use crate::proto::http_client::InvalidHeader;
 
-pub use call::{Action, Call, Net, RequestBytes, Target};
+pub use call::{Action, Call, Net, Note, RequestBytes, Target};
 pub use custom::Model;
-pub use openai::OpenAi;
+pub use openai::{Fact, Facts, OpenAi};
 
 /// What a step asks of its model.
 #[derive(Debug, Clone, Copy)]
@@ -84,6 +84,14 @@ impl Provider {
         match self {
             Provider::OpenAi(server) => server.max_concurrent_requests(),
             Provider::Echo | Provider::Scripted(_) | Provider::Custom(_) => None,
+        }
+    }
+
+    /// What was learned about it since the process started.
+    pub fn learned(&self) -> Facts {
+        match self {
+            Provider::OpenAi(server) => server.learned(),
+            Provider::Echo | Provider::Scripted(_) | Provider::Custom(_) => Facts::default(),
         }
     }
 

@@ -166,7 +166,7 @@ fn path(value: Value<'_>) -> Option<String> {
     Some(steps.join("."))
 }
 
-/// The title of a page, or its text without tags.
+/// The title of a page, or its text without tags, or the page as it is where all it has are tags.
 fn html(page: &str) -> String {
     let lower = page.to_ascii_lowercase();
     let title = lower.find("<title>").and_then(|at| {
@@ -182,7 +182,7 @@ fn html(page: &str) -> String {
         text.push_str(part.split_once('>').map_or(part, |(_, after)| after));
         text.push(' ');
     }
-    text
+    if text.trim().is_empty() { page.to_owned() } else { text }
 }
 
 /// White space and control characters become one space each run: a reason is one line of a log.
@@ -251,6 +251,7 @@ mod tests {
             (r#"{"error":{"message":"\ud800"}}"#, "\u{fffd}"),
             ("<html><head><title>502 Bad Gateway</title></head></html>", "502 Bad Gateway"),
             ("<h1>Not<br>here</h1>\n<hr>nginx", "Not here nginx"),
+            ("<title></title>\n<div id=app></div>", "<title></title> <div id=app></div>"),
             ("upstream connect error\r\n", "upstream connect error"),
             (r#"{"error":{"message":"cut o"#, r#"{"error":{"message":"cut o"#),
             ("", ""),

@@ -1,6 +1,6 @@
 //! When a failed attempt is made again, and after which wait (cases-providers.md, 21 and 22).
 //!
-//! One table, [`again`]; the README shows it and a test enumerates it. No clock: a date in
+//! One table, [`again`]; the README shows it, and a test holds the two together in every row. No clock: a date in
 //! `Retry-After` is read against the `Date` of the same answer and means nothing without one.
 
 use crate::limits::{RETRY_AFTER_MS_MAX, RETRY_FIRST_MS, RETRY_LAST_MS};
@@ -28,18 +28,7 @@ pub(super) enum Trouble {
     Final,
 }
 
-/// Whether the attempt is to be made again.
-///
-/// | trouble, before the first delta | again |
-/// |---|---|
-/// | no connection, connection lost, empty answer | yes |
-/// | any status with `x-should-retry: true` | yes |
-/// | any status with `x-should-retry: false` | no |
-/// | 429 that names a spent quota | no |
-/// | 408, 429, 500 to 599 (529 too) | yes |
-/// | any other status (400, 401, 403, 404, 409, 422, 499, 3xx) | no |
-/// | an error in a successful answer, a bound, a time-out after connecting | no |
-/// | anything, with no attempt left or after the first delta | no |
+/// Whether the attempt is to be made again: the README's table, row by row.
 pub(super) fn again(trouble: Trouble, delta_seen: bool, attempts_left: u32) -> bool {
     if delta_seen || attempts_left == 0 {
         return false;
@@ -118,55 +107,69 @@ fn http_date(text: &str) -> Option<Wall> {
 mod tests {
     use super::*;
 
-    fn status(code: u16, told: Option<bool>, quota_spent: bool) -> Trouble {
-        Trouble::Status { code, told, quota_spent }
+    /// The README's rows, and every trouble that each of them speaks of.
+    fn rows() -> [(&'static str, &'static str, Vec<Trouble>); 8] {
+        let statuses = |codes: &[u16], told, quota_spent| -> Vec<Trouble> {
+            codes.iter().map(|&code| Trouble::Status { code, told, quota_spent }).collect()
+        };
+        let with_and_without_quota = |codes: &[u16], told| {
+            [statuses(codes, told, false), statuses(codes, told, true)].concat()
+        };
+        let all: Vec<u16> = (100..200).chain(300..1000).collect();
+        let may_pass: Vec<u16> = [408].into_iter().chain(500..600).collect();
+        let stays = |code: &u16| *code != 429 && !may_pass.contains(code);
+        let lasting: Vec<u16> = all.iter().copied().filter(stays).collect();
+        let rate = statuses(&[429], None, false);
+        let may_pass = [with_and_without_quota(&may_pass, None), rate].concat();
+        [
+            (
+                "no connection, connection lost, empty answer",
+                "yes",
+                vec![Trouble::NoConnection, Trouble::Lost, Trouble::Empty],
+            ),
+            (
+                "an error that says that the history is too long",
+                "with half of it, once",
+                vec![Trouble::Final],
+            ),
+            (
+                "any status with `x-should-retry: true`",
+                "yes",
+                with_and_without_quota(&all, Some(true)),
+            ),
+            (
+                "any status with `x-should-retry: false`",
+                "no",
+                with_and_without_quota(&all, Some(false)),
+            ),
+            ("429 that names a spent quota", "no", statuses(&[429], None, true)),
+            ("408, 429, 500 to 599", "yes", may_pass),
+            ("any other status", "no", with_and_without_quota(&lasting, None)),
+            (
+                "an error inside the answer, a bound, a time-out after connecting",
+                "no",
+                vec![Trouble::Final],
+            ),
+        ]
     }
 
     #[test]
-    fn the_table_of_retries_is_this_one() {
-        let codes = [
-            (301, false),
-            (400, false),
-            (401, false),
-            (402, false),
-            (403, false),
-            (404, false),
-            (408, true),
-            (409, false),
-            (413, false),
-            (422, false),
-            (429, true),
-            (499, false),
-            (500, true),
-            (502, true),
-            (503, true),
-            (504, true),
-            (529, true),
-            (599, true),
-        ];
-        let mut table = vec![
-            (Trouble::NoConnection, true),
-            (Trouble::Lost, true),
-            (Trouble::Empty, true),
-            (Trouble::Final, false),
-        ];
-        for (code, expected) in codes {
-            for quota_spent in [false, true] {
-                let by_status = expected && !(code == 429 && quota_spent);
-                table.push((status(code, None, quota_spent), by_status));
-                table.push((status(code, Some(true), quota_spent), true));
-                table.push((status(code, Some(false), quota_spent), false));
-            }
-        }
-        for (trouble, expected) in table {
-            for attempts_left in [0, 1, 3] {
-                for delta_seen in [false, true] {
-                    let expected = expected && attempts_left > 0 && !delta_seen;
-                    assert_eq!(
-                        again(trouble, delta_seen, attempts_left),
-                        expected,
-                        "{trouble:?}, delta seen: {delta_seen}, attempts left: {attempts_left}"
-                    );
+    fn the_table_of_retries_is_the_readmes() {
+        let readme = include_str!("../../README.md");
+        let shown: Vec<String> =
+            rows().iter().map(|(what, again, _)| format!("| {what} | {again} |\n")).collect();
+        assert!(readme.contains(&shown.concat()), "the README lacks\n{}", shown.concat());
+        for (what, expected, troubles) in rows() {
+            for trouble in troubles {
+                for attempts_left in [0, 1, 3] {
+                    for delta_seen in [false, true] {
+                        let expected = expected == "yes" && attempts_left > 0 && !delta_seen;
+                        assert_eq!(
+                            again(trouble, delta_seen, attempts_left),
+                            expected,
+                            "{what}: {trouble:?}, {attempts_left} left, delta seen: {delta_seen}"
+                        );
+                    }
                 }
             }
         }

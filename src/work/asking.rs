@@ -1,15 +1,16 @@
 //! The model request of a step, driven between the turn machine and the provider: built from the log,
 //! queued where its provider answers only so many at once, polled, fed, and given up.
 
-use super::Upstream;
 use super::advance::NetEvent;
 use super::agent::{AskState, Asking, Progress};
+use super::note::{Level, Note};
 use super::run::{BATCHES_MAX, Run};
+use super::{Done, Upstream};
 use crate::agent::history::History;
 use crate::agent::{Input as Turn, Message, ModelEvent};
 use crate::log::Shape;
 use crate::log::line::bodies;
-use crate::model::{Action, Call, Net, Provider, Request};
+use crate::model::{Action, Call, Net, Note as CallNote, Provider, Request};
 use crate::proto::ident::ModelSpec;
 
 impl Run<'_> {
@@ -49,6 +50,10 @@ impl Run<'_> {
                     self.deaf = true;
                     self.upstream(Upstream::Connect { target, request });
                 }
+                Action::Note(note) => {
+                    let note = call_note(note, &asking.model.provider).about(&self.job.session);
+                    (self.send)(Done::Notes(vec![note]));
+                }
                 Action::Disconnect => {
                     self.deaf = true;
                     self.upstream(Upstream::Disconnect);
@@ -70,6 +75,11 @@ impl Run<'_> {
         let asking = self.body.asking.take().expect("only a call that runs can fail");
         if context_exceeded && !asking.halved {
             let (ask, step) = (asking.ask, asking.step);
+            let note = Note::new(Level::Warn, "model is asked again with half the history")
+                .about(&self.job.session)
+                .with("provider", &asking.model.provider)
+                .with("cause", reason);
+            (self.send)(Done::Notes(vec![note]));
             // It keeps the place it has with its provider.
             self.start(ask, step, asking.model, true);
         } else {
@@ -152,5 +162,22 @@ impl Run<'_> {
             })?;
         }
         Ok(history.finish())
+    }
+}
+
+fn call_note(note: CallNote, provider: &str) -> Note {
+    match note {
+        CallNote::Retried { reason, attempt, wait_ms } => {
+            Note::new(Level::Warn, "model is asked again")
+                .with("provider", provider)
+                .with("cause", reason)
+                .with("attempt", attempt)
+                .with("wait_ms", wait_ms)
+        }
+        CallNote::Learned { fact, holds } => {
+            Note::new(Level::Info, "learned how the provider wants to be asked")
+                .with("provider", provider)
+                .with(fact.name(), holds)
+        }
     }
 }

@@ -205,6 +205,45 @@ fn before_the_first_delta_a_failure_that_may_pass_is_retried() {
 }
 
 #[test]
+fn a_retry_and_what_it_taught_are_lines_of_the_log() {
+    let (provider, server, mut client) = started(&json!({}));
+    client.wake("canary in a message");
+    let now = "Retry-After: 0\r\n";
+    provider.ask().refuse("503 Service Unavailable", now, r#"{"error":"warming up"}"#);
+    let unknown = "unknown field: stream_options";
+    provider.ask().refuse("400 Bad Request", "", &json!({"error": unknown}).to_string());
+    let too_long = r#"{"error":{"code":"context_length_exceeded","message":"too long"}}"#;
+    provider.ask().refuse("400 Bad Request", "", too_long);
+    let ask = provider.ask();
+    assert!(ask.body.get("stream_options").is_some(), "nothing is learned from a refusal alone");
+    ask.refuse("400 Bad Request", "", &json!({"error": unknown}).to_string());
+    provider.ask().answer("At last.");
+    client.events_until("turn/end");
+    let expected = [
+        "warn model is asked again session=s1 provider=fake \
+         cause=\"the provider answered 503 Service Unavailable: warming up\" attempt=1 wait_ms=0",
+        "warn model is asked again session=s1 provider=fake \
+         cause=\"the provider answered 400 Bad Request: unknown field: stream_options\" \
+         attempt=2 wait_ms=0",
+        "warn model is asked again with half the history session=s1 provider=fake \
+         cause=\"the provider answered 400 Bad Request: too long (attempt 2)\"",
+        "warn model is asked again session=s1 provider=fake \
+         cause=\"the provider answered 400 Bad Request: unknown field: stream_options\" \
+         attempt=1 wait_ms=0",
+        "info learned how the provider wants to be asked session=s1 provider=fake \
+         refuses_stream_options=true",
+    ];
+    eventually("every line in the log", || {
+        let log = server.stderr();
+        let lines = log.lines().filter_map(|line| Some(line.split_once(' ')?.1));
+        let ours = |line: &&str| line.contains("provider=");
+        let lines: Vec<&str> = lines.filter(ours).collect();
+        (lines.len() == expected.len()).then(|| assert_eq!(lines, expected))
+    });
+    assert!(!server.stderr().contains("canary"));
+}
+
+#[test]
 fn a_connection_that_ends_before_any_answer_is_retried() {
     let (provider, _server, mut client) = started(&json!({}));
     client.wake("go");

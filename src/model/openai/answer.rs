@@ -244,7 +244,10 @@ impl Spoilt {
     fn said(error: &[u8]) -> Spoilt {
         let context_exceeded = refusal::names_context(&String::from_utf8_lossy(error));
         let reason = match refusal::said(error) {
-            said if said.is_empty() => "the provider sent an error without a word".to_owned(),
+            said if said.is_empty() => quoting(
+                "the provider sent an error without a word",
+                &String::from_utf8_lossy(error),
+            ),
             said => format!("the provider said: {said}"),
         };
         Spoilt { context_exceeded, ..Spoilt::last(reason) }

@@ -19,7 +19,7 @@ use super::draft::Draft;
 use super::learned::{Fact, Facts};
 use crate::agent::Finish;
 use crate::limits::{AFTER_FINISH_MS_MAX, ERROR_BODY_BYTES_MAX};
-use crate::model::call::{Action, Net};
+use crate::model::call::{Action, Net, Note};
 use crate::model::retry::{self, Trouble};
 use crate::model::{Request, refusal};
 use crate::proto::http_client::{Progress, ResponseError, ResponseParser};
@@ -232,7 +232,9 @@ impl Exchange {
         let progress = reading.parser.push(bytes, &mut body);
         if let (Body::Unknown, Some(status)) = (&reading.body, reading.parser.status()) {
             if (200..300).contains(&status) {
-                self.provider.learned.remember(self.tried, self.facts);
+                let news = self.provider.learned.remember(self.tried, self.facts);
+                let note = |fact| Note::Learned { fact, holds: self.facts.has(fact) };
+                self.said.extend(news.iter().map(note).map(Action::Note));
                 let assembler = Assembler::new(self.tools.clone(), self.seed);
                 reading.body = Body::Answer(Box::new(Answer::new(assembler)));
             } else {
@@ -336,15 +338,18 @@ impl Exchange {
         let code = head.status().expect("the head was read before its body");
         let text = String::from_utf8_lossy(body);
         let context_exceeded = code != 429 && refusal::names_context(&text);
-        if matches!(code, 400 | 422) && !context_exceeded && self.adapt(&text) {
-            self.leave(link);
-            self.phase = Phase::Due;
-            return;
-        }
         let header = |name: &str| head.header(name);
+        let cut = body.len() >= ERROR_BODY_BYTES_MAX;
         let mut said = refusal::said(body);
         if let (true, Some(place)) = ((300..400).contains(&code), header("location")) {
             said = format!("moved to {place}");
+        }
+        let reason = refusal::reason(code, &said);
+        if matches!(code, 400 | 422) && !context_exceeded && self.adapt(&text) {
+            self.leave(link);
+            self.note_retry(&reason, cut, 0);
+            self.phase = Phase::Due;
+            return;
         }
         let trouble = if context_exceeded {
             Trouble::Final
@@ -352,8 +357,7 @@ impl Exchange {
             let quota_spent = refusal::names_spent_quota(&text);
             Trouble::Status { code, told: retry::told(header), quota_spent }
         };
-        let cut = body.len() >= ERROR_BODY_BYTES_MAX;
-        let last = Failure::last(refusal::reason(code, &said));
+        let last = Failure::last(reason);
         let asked_ms = retry::asked_ms(header);
         self.fail(now, link, Failure { trouble, cut, context_exceeded, asked_ms, ..last });
     }
@@ -385,6 +389,7 @@ impl Exchange {
         let left = self.provider.config.max_attempts.saturating_sub(self.attempt);
         if retry::again(trouble, self.begun, left) {
             let ms = retry::wait_ms(self.attempt, asked_ms, self.seed);
+            self.note_retry(&reason, cut, ms);
             self.attempt += 1;
             self.phase = Phase::Resting { until: now.add_ms(ms) };
             return;
@@ -397,6 +402,12 @@ impl Exchange {
         let context_exceeded = context_exceeded && !self.begun;
         self.said.push_back(Action::Failed { reason, context_exceeded });
         self.phase = Phase::Over;
+    }
+
+    fn note_retry(&mut self, reason: &str, cut: bool, wait_ms: u64) {
+        let reason = self.provider.fit_for_people(reason, cut);
+        let note = Note::Retried { reason, attempt: self.attempt, wait_ms };
+        self.said.push_back(Action::Note(note));
     }
 
     fn leave(&mut self, link: Link) {

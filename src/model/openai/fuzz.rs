@@ -91,7 +91,10 @@ fn pieces(text: &str, len: u8) -> Vec<String> {
 fn play<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> (String, Action) {
     let base_url = BaseUrl::parse("http://h/").expect("a URL");
     let api_key = Some(Secret::new(KEY));
-    let config = OpenAiConfig { api_key, max_attempts: 1, ..OpenAiConfig::new(base_url) };
+    // Nothing is left that a refusal could teach: the one attempt is the one connection.
+    let extra_body = vec![("stream_options".to_owned(), "null".into())];
+    let config =
+        OpenAiConfig { api_key, extra_body, max_attempts: 1, ..OpenAiConfig::new(base_url) };
     let provider = Provider::OpenAi(Arc::new(OpenAi::new(config).expect("a key that can be sent")));
     let tools = ["f", "f_g"].map(|name| ToolSpec {
         name: name.into(),
@@ -113,6 +116,7 @@ fn play<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> (String, Action) {
                 assert!(!std::mem::replace(&mut standing, true), "one attempt, one connection");
                 call.feed(Mono(0), Net::Connected);
             }
+            Action::Note(note) => panic!("one attempt is nothing to note: {note:?}"),
             Action::Disconnect => {
                 assert!(std::mem::replace(&mut standing, false), "no connection to leave");
             }

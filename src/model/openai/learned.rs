@@ -68,10 +68,13 @@ impl Learned {
         Facts(self.0.load(Ordering::Relaxed))
     }
 
-    /// Remembers the facts of `changed` as they stand in `now`.
-    pub(super) fn remember(&self, changed: Facts, now: Facts) {
-        self.0.fetch_or(changed.0 & now.0, Ordering::Relaxed);
-        self.0.fetch_and(!(changed.0 & !now.0), Ordering::Relaxed);
+    /// Remembers the facts of `changed` as they stand in `now`, and tells which of them are news.
+    pub(super) fn remember(&self, changed: Facts, now: Facts) -> Facts {
+        let hold = changed.0 & now.0;
+        let hold_not = changed.0 & !now.0;
+        let before = self.0.fetch_or(hold, Ordering::Relaxed);
+        self.0.fetch_and(!hold_not, Ordering::Relaxed);
+        Facts(hold & !before | hold_not & before)
     }
 }
 
@@ -84,11 +87,14 @@ mod tests {
         let learned = Learned::default();
         let null = Facts::default().flipped(Fact::WantsNullContent);
         let both = null.flipped(Fact::RefusesStreamOptions);
-        learned.remember(null, both);
+        assert_eq!(learned.remember(null, both), null);
         assert_eq!(learned.facts(), null);
-        learned.remember(both, both);
+        assert_eq!(
+            learned.remember(both, both),
+            null.flipped(Fact::WantsNullContent).flipped(Fact::RefusesStreamOptions)
+        );
         assert_eq!(learned.facts(), both);
-        learned.remember(null, both.flipped(Fact::WantsNullContent));
+        assert_eq!(learned.remember(null, both.flipped(Fact::WantsNullContent)), null);
         assert!(!learned.facts().has(Fact::WantsNullContent));
         let names: Vec<&str> = learned.facts().iter().map(Fact::name).collect();
         assert_eq!(names, ["refuses_stream_options"]);

@@ -103,8 +103,15 @@ fn an_error_after_a_success_status_is_terminal_and_quoted() {
         let outcome = ask(&[Server::Answers(ok(body))]);
         assert_eq!(outcome.reason(), "the provider said: boom", "{body}");
     }
-    let wordless = ask(&[Server::Answers(ok("event: error\n\n"))]);
-    assert_eq!(wordless.reason(), "the provider sent an error without a word");
+    // Without a word of an error, what came is quoted as it is.
+    for (body, reason) in [
+        ("event: error\n\n", "the provider sent an error without a word"),
+        ("null", "the provider sent an error without a word: null"),
+        ("{\"error\":{}}", "the provider said: {\"error\":{}}"),
+        ("<html>\n<div id=app>\n</html>\n", "the provider said: <html> <div id=app> </html>"),
+    ] {
+        assert_eq!(ask(&[Server::Answers(ok(body))]).reason(), reason, "{body}");
+    }
 }
 
 #[test]
@@ -204,6 +211,28 @@ fn a_refusal_is_retried_by_its_status() {
     assert!(ask(&[spent]).reason().ends_with("pay"));
     let moved = refusal(302, "Location: http://elsewhere/\r\n", "");
     assert!(ask(&[moved]).reason().ends_with("moved to http://elsewhere/"));
+}
+
+#[test]
+fn each_retry_is_noted_with_its_cause_its_attempt_and_its_wait() {
+    let busy = refusal(503, "Retry-After: 3\r\n", "busy");
+    let outcome = ask(&[busy, Server::Refuses, stream(&[&text("hi"), STOP, DONE])]);
+    let retried = |reason: &str, attempt, wait_ms| Note::Retried {
+        reason: reason.to_owned(),
+        attempt,
+        wait_ms,
+    };
+    let refused = "no connection to 127.0.0.1:11434: connection reset";
+    assert_eq!(
+        outcome.notes,
+        [
+            retried("the provider answered 503 Service Unavailable: busy", 1, 3_000),
+            retried(refused, 2, outcome.waits_ms[1]),
+        ]
+    );
+    // What is not made again is no retry.
+    assert_eq!(ask(&[refusal(400, "", "no")]).notes, []);
+    assert_eq!(ask_as(&OpenAiConfig { max_attempts: 1, ..config() }, &[Server::Refuses]).notes, []);
 }
 
 #[test]

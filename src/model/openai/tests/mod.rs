@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use crate::agent::{Message, RawCall};
 use crate::config::{OpenAiConfig, Secret};
-use crate::model::{Action, Call, Net, OpenAi, Provider, Request, Target, ToolSpec};
+use crate::model::{Action, Call, Net, Note, OpenAi, Provider, Request, Target, ToolSpec};
 use crate::proto::http_client::BaseUrl;
 use crate::proto::payload::Usage;
 use crate::proto::time::Mono;
@@ -28,6 +28,7 @@ struct Outcome {
     /// The last action.
     end: Action,
     requests: Vec<String>,
+    notes: Vec<Note>,
     /// Milliseconds between the attempts.
     waits_ms: Vec<u64>,
     /// When it ended, counted from its start.
@@ -147,7 +148,8 @@ fn drive(provider: &Arc<OpenAi>, request: &Request<'_>, servers: &[Server], feed
     // What the standing connection will bring, if one stands.
     let mut connection: Option<VecDeque<Event>> = None;
     let mut left = None;
-    let (mut text, mut requests, mut waits_ms) = (String::new(), Vec::new(), Vec::new());
+    let (mut text, mut requests) = (String::new(), Vec::new());
+    let (mut notes, mut waits_ms) = (Vec::new(), Vec::new());
     loop {
         match call.poll(now) {
             Action::Text(piece) => {
@@ -162,6 +164,7 @@ fn drive(provider: &Arc<OpenAi>, request: &Request<'_>, servers: &[Server], feed
                 let server = servers.next().expect("one connection too many");
                 connection = Some(server.events(feed));
             }
+            Action::Note(note) => notes.push(note),
             Action::Disconnect => {
                 assert!(connection.take().is_some(), "no connection to leave");
                 left = Some(now);
@@ -171,7 +174,7 @@ fn drive(provider: &Arc<OpenAi>, request: &Request<'_>, servers: &[Server], feed
                 assert!(servers.next().is_none(), "a connection too few");
                 call.feed(now, Net::Bytes(b"late"));
                 assert_eq!(call.poll(now), Action::Wait(None));
-                return Outcome { text, end, requests, waits_ms, took: now };
+                return Outcome { text, end, requests, notes, waits_ms, took: now };
             }
             Action::Wait(deadline) => match connection.as_mut().and_then(VecDeque::pop_front) {
                 Some(event) => {

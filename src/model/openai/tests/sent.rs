@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::model::openai::Fact;
+use crate::model::Fact;
 use crate::proto::payload::Call as ToolCall;
 
 fn call(id: &str) -> ToolCall {
@@ -80,17 +80,44 @@ fn the_head_of_a_request_says_who_and_where() {
     ] {
         assert!(lines.contains(&line), "{line}: {lines:?}");
     }
-    let base_url = BaseUrl::parse("http://[::1]/").unwrap();
     let headers = vec![("AUTHORIZATION".to_owned(), Secret::new("Basic x"))];
-    let own = OpenAiConfig { base_url, headers, ..config() };
+    let request = asked(OpenAiConfig { headers, ..config() }).1;
+    assert!(request.contains("AUTHORIZATION: Basic x\r\n") && !request.contains("Bearer"));
+}
+
+/// Where a provider connects to, and what it sends there.
+fn asked(config: OpenAiConfig) -> (Target, String) {
     let (messages, tools) = hello();
     let request = Request { system: None, messages: &messages, tools: &tools, fresh: &[] };
-    let mut call = Call::start(&Provider::OpenAi(server(own)), &request, "m", 0, Mono(0), 0);
+    let mut call = Call::start(&Provider::OpenAi(server(config)), &request, "m", 0, Mono(0), 0);
     let Action::Connect { target, request } = call.poll(Mono(0)) else { panic!("connect") };
-    assert_eq!(target, Target { host: "::1".into(), port: 80 });
-    let request = String::from_utf8(request.to_vec()).unwrap();
-    assert!(request.starts_with("POST /chat/completions HTTP/1.1\r\nHost: [::1]\r\n"));
-    assert!(request.contains("AUTHORIZATION: Basic x\r\n") && !request.contains("Bearer"));
+    (target, String::from_utf8(request.to_vec()).unwrap())
+}
+
+#[test]
+fn a_base_url_says_whom_to_ask_and_for_what() {
+    let azure = "http://r.openai.azure.com/openai/deployments/d/?api-version=2024-10-21";
+    for (url, host, port, authority, path) in [
+        ("http://h", "h", 80, "h", "/chat/completions"),
+        ("http://h:80/v1/", "h", 80, "h", "/v1/chat/completions"),
+        ("http://H:8080/behind/a/proxy//", "h", 8080, "h:8080", "/behind/a/proxy/chat/completions"),
+        ("http://127.0.0.1:443/v1", "127.0.0.1", 443, "127.0.0.1:443", "/v1/chat/completions"),
+        ("http://[::1]/", "::1", 80, "[::1]", "/chat/completions"),
+        ("http://[0::1]:11434/v1", "::1", 11434, "[::1]:11434", "/v1/chat/completions"),
+        (
+            azure,
+            "r.openai.azure.com",
+            80,
+            "r.openai.azure.com",
+            "/openai/deployments/d/chat/completions?api-version=2024-10-21",
+        ),
+    ] {
+        let base_url = BaseUrl::parse(url).unwrap();
+        let (target, request) = asked(OpenAiConfig { base_url, ..config() });
+        assert_eq!(target, Target { host: host.into(), port }, "{url}");
+        let head = format!("POST {path} HTTP/1.1\r\nHost: {authority}\r\n");
+        assert!(request.starts_with(&head), "{url}: {request}");
+    }
 }
 
 #[test]
@@ -132,8 +159,15 @@ fn a_server_that_refuses_stream_options_is_asked_without_from_then_on() {
         assert!(outcome.body(0).get("stream_options").is_some());
         assert!(outcome.body(1).get("stream_options").is_none());
         assert_eq!(outcome.waits_ms, [0]);
+        let [Note::Retried { reason, attempt: 1, wait_ms: 0 }, learned] = &outcome.notes[..] else {
+            panic!("{:?}", outcome.notes);
+        };
+        assert!(reason.contains(message), "{reason}");
+        assert_eq!(*learned, Note::Learned { fact: Fact::RefusesStreamOptions, holds: true });
         assert!(server.learned().has(Fact::RefusesStreamOptions));
-        assert!(sent(&server, &[hi()]).body(0).get("stream_options").is_none());
+        let later = sent(&server, &[hi()]);
+        assert!(later.body(0).get("stream_options").is_none());
+        assert_eq!(later.notes, [], "it is no news");
         // A server that goes on naming it is not asked a third time.
         assert!(sent(&server, &[refused]).reason().contains("stream_options"));
     }
@@ -175,11 +209,17 @@ fn content_beside_calls_is_empty_or_null_as_the_server_wants_it() {
     assert_eq!(outcome.body(1)["messages"][2]["content"], json!(null));
     assert!(server.learned().has(Fact::WantsNullContent));
     assert_eq!(sent(&server, &[hi()]).body(0)["messages"][2]["content"], json!(null));
+    let relearned = |holds| Note::Learned { fact: Fact::WantsNullContent, holds };
+    assert_eq!(outcome.notes[1..], [relearned(true)]);
     // Neither helps: it was something else, and nothing is learned from it.
     let outcome = sent(&server, &[refused("too rude"), refused("too rude")]);
     assert_eq!(outcome.body(1)["messages"][2]["content"], "");
     assert!(outcome.reason().contains("too rude"));
     assert!(server.learned().has(Fact::WantsNullContent));
+    // What was believed may turn out wrong, as when the server behind a proxy was replaced.
+    let outcome = sent(&server, &[refused("expected a string, got null"), hi()]);
+    assert_eq!(outcome.notes[1..], [relearned(false)]);
+    assert!(!server.learned().has(Fact::WantsNullContent));
 }
 
 #[test]
@@ -195,13 +235,19 @@ fn no_tools_are_no_member() {
 fn a_secret_is_in_no_reason_and_no_debug_output() {
     // cases.md 35
     let extra_body = vec![("api_key".to_owned(), Box::<str>::from("\"body-canary-01\""))];
-    let config = OpenAiConfig { extra_body, max_attempts: 1, ..config() };
-    let hidden = format!("{KEY}, {HEADER} and body-canary-01");
+    let base_url = "http://127.0.0.1:11434/v1?api-version=2024-10-21&code_key=query%2Dcanary-01";
+    let base_url = BaseUrl::parse(base_url).unwrap();
+    let config = OpenAiConfig { base_url, extra_body, max_attempts: 1, ..config() };
+    let hidden = format!("{KEY}, {HEADER}, body-canary-01 and query-canary-01, query%2Dcanary-01");
     let quoted = json!({"error": {"message": format!("you sent {hidden}")}}).to_string();
     // A key that lies across the place where an error body is cut.
     let cut = format!("{}{KEY}", "x".repeat(crate::limits::ERROR_BODY_BYTES_MAX - 12));
     let spaced = format!("{}{KEY}", " ".repeat(crate::limits::ERROR_BODY_BYTES_MAX - 12));
     let shown = |server: Server| format!("{:?}", ask_as(&config, &[server]).end);
+    let patient = OpenAiConfig { max_attempts: 2, ..config.clone() };
+    let twice = ask_as(&patient, &[refusal(503, "", &cut), refusal(503, "", &hidden)]);
+    let shown_notes = format!("{:?} {:?}", twice.notes, twice.end);
+    assert!(shown_notes.contains("503") && !shown_notes.contains("canary"), "{shown_notes}");
     for server in [
         refusal(401, "", &quoted),
         refusal(401, "", &hidden),
