@@ -137,8 +137,10 @@ const NO_OUTPUT: &str = "(no output)";
 /// Answers a call that the log has no result of: its process died, or its turn was closed.
 const NO_RESULT: &str = "Error: the call has no result; it may or may not have run";
 /// Stands between a tool's result and a user's next words: templates that demand strict
-/// alternation (Mistral's, vllm's) refuse a user's message right behind a tool's.
-const BRIDGE: &str = "(interrupted)";
+/// alternation (Mistral's, vllm's) refuse a user's message right behind a tool's. The model takes it for
+/// its own words, so it is true behind a result, an error and a cancel alike: nothing was interrupted
+/// where a steer rides the step that follows a tool's.
+const BRIDGE: &str = "Noted.";
 /// Between the texts of messages that are joined.
 const JOINT: &str = "\n\n";
 
