@@ -14,6 +14,8 @@ pub enum Refusal {
     BodyNotAllowed,
     /// 400: a parameter of the query, by name.
     BadQuery(&'static str, QueryFault),
+    /// 400: a parameter that nobody knows; a misspelt `from_seq` would read the whole history.
+    UnknownParameter,
     /// 400: a WebSocket upgrade, but not as RFC 6455 has it.
     BadHandshake(&'static str),
     /// 401: an HTTP read without a right token.
@@ -48,7 +50,10 @@ impl Refusal {
     pub fn status(&self) -> Status {
         match self {
             Self::Head(error) => error.status(),
-            Self::BodyNotAllowed | Self::BadQuery(..) | Self::BadHandshake(_) => Status::BadRequest,
+            Self::BodyNotAllowed
+            | Self::BadQuery(..)
+            | Self::UnknownParameter
+            | Self::BadHandshake(_) => Status::BadRequest,
             Self::Unauthorized => Status::Unauthorized,
             Self::ForeignOrigin => Status::Forbidden,
             Self::NotFound => Status::NotFound,
@@ -108,6 +113,9 @@ impl fmt::Display for Refusal {
             }
             Self::BadQuery(name, QueryFault::Twice) => {
                 write!(f, "{name}: expected once, found more often")
+            }
+            Self::UnknownParameter => {
+                f.write_str("a parameter is not known: there are from_seq and limit")
             }
             Self::BadHandshake(what) | Self::Unavailable(what) => f.write_str(what),
             Self::Unauthorized => f.write_str("missing or wrong bearer token"),

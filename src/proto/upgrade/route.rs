@@ -53,6 +53,10 @@ pub fn route(head: &Head) -> Result<Route<'_>, Refusal> {
     match found {
         Route::Events { agent_id, .. } => {
             let query = head.query().unwrap_or("");
+            let known = |(key, _)| matches!(key, "from_seq" | "limit" | "");
+            if !parameters(query).all(known) {
+                return Err(Refusal::UnknownParameter);
+            }
             let from_seq = number(query, "from_seq")?.unwrap_or(0);
             Ok(Route::Events { agent_id, from_seq, limit: number(query, "limit")? })
         }
@@ -71,12 +75,14 @@ pub(super) fn require_plain_get(head: &Head) -> Result<(), Refusal> {
     if no_body { Ok(()) } else { Err(Refusal::BodyNotAllowed) }
 }
 
+/// The parameters of a query; between two `&` there may be none, which has no name.
+fn parameters(query: &str) -> impl Iterator<Item = (&str, &str)> {
+    query.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")))
+}
+
 /// The value of a parameter that may be there once.
 fn number(query: &str, name: &'static str) -> Result<Option<u64>, Refusal> {
-    let mut values = query.split('&').filter_map(|pair| {
-        let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-        (key == name).then_some(value)
-    });
+    let mut values = parameters(query).filter_map(|(key, value)| (key == name).then_some(value));
     let fault = |fault| Refusal::BadQuery(name, fault);
     match (values.next(), values.next()) {
         (None, _) => Ok(None),

@@ -154,7 +154,9 @@ fn paths_lead_where_the_contract_says() {
         ("/agents/a/events", events(0, None)),
         ("/agents/a/events?", events(0, None)),
         ("/agents/a/events?from_seq=7&limit=100", events(7, Some(100))),
-        ("/agents/a/events?limit=0&x=y&&from_seq=18446744073709551615", events(u64::MAX, Some(0))),
+        ("/agents/a/events?limit=0&&from_seq=18446744073709551615", events(u64::MAX, Some(0))),
+        ("/agents/a/events?from=1", Err(Refusal::UnknownParameter)),
+        ("/agents/a/events?from_seq=1&Limit", Err(Refusal::UnknownParameter)),
         ("/agents/a/events?from_seq=", not_a_number("from_seq")),
         ("/agents/a/events?from_seq", not_a_number("from_seq")),
         ("/agents/a/events?from_seq=-1", not_a_number("from_seq")),
@@ -248,6 +250,12 @@ fn a_refusal_is_one_line_with_the_headers_its_status_obliges_us_to() {
             "400 Bad Request",
             "",
             "from_seq: expected an integer of at most 18446744073709551615",
+        ),
+        (
+            Refusal::UnknownParameter,
+            "400 Bad Request",
+            "",
+            "a parameter is not known: there are from_seq and limit",
         ),
     ] {
         let text = text(refusal, None);
