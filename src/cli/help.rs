@@ -130,7 +130,7 @@ when the turn can go no further by itself: it waits for a verdict, or its resume
   /approve [ID]                let a tool call run; without ID the one that waits
   /deny [ID [REASON]]          refuse it
   /model ROLE PROVIDER/MODEL   change the model of a role
-  /policy GLOB...              replace the list of allowed tools; none allows nothing
+  /policy [GLOB...]            replace the list of allowed tools, or show it; --none empties it
   /quit                        leave; the agent goes on
   /help                        this list
   //TEXT                       say /TEXT

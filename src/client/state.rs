@@ -22,6 +22,8 @@ pub struct AgentState {
     pub status: String,
     /// The ids of the calls that wait for a verdict, oldest first.
     pub pending: Vec<String>,
+    /// The globs of the tools that are allowed.
+    pub policy: Vec<String>,
     /// Why the last resume failed.
     pub last_error: Option<String>,
 }
@@ -58,11 +60,15 @@ impl AgentState {
         let document = Document::parse(body).ok()?;
         let state = document.value();
         let pending = member(state, "pending_approvals")?.elements()?;
+        let policy = member(state, "policy")?.elements()?;
         let last_error = member(state, "last_error")?;
         Some(AgentState {
             last_seq: member(state, "last_seq")?.as_u64()?,
             status: string(state, "status")?,
             pending: pending.map(|call| string(call, "call_id")).collect::<Option<_>>()?,
+            policy: policy
+                .map(|glob| glob.as_str().map(std::borrow::Cow::into_owned))
+                .collect::<Option<_>>()?,
             last_error: last_error.as_str().map(std::borrow::Cow::into_owned),
         })
     }
@@ -81,13 +87,14 @@ mod tests {
         let read = |body: &str| AgentState::read(body.as_bytes());
         let parked = r#"{"session_id":"a","last_seq":7,"status":"parked","pending_approvals":
             [{"call_id":"c1","name":"t","args":{}},{"call_id":"c2","name":"t","args":{}}],
-            "roles":{},"policy":[],"connected":true,"last_error":null}"#;
+            "roles":{},"policy":["get_*"],"connected":true,"last_error":null}"#;
         assert_eq!(
             read(parked),
             Some(AgentState {
                 last_seq: 7,
                 status: "parked".into(),
                 pending: vec!["c1".into(), "c2".into()],
+                policy: vec!["get_*".into()],
                 last_error: None,
             })
         );

@@ -146,6 +146,10 @@ fn steers_cancels_models_and_policies_are_typed() {
     attach.expect_shown("enough of it");
     ask.expect_hang_up();
     attach.type_line("/policy get_* set_?");
+    attach.expect_shown("policy: get_* set_?");
+    // Nothing behind it is a question, not an empty list.
+    attach.type_line("/policy");
+    attach.expect_shown("allowed: get_* set_?;");
     attach.type_line("/model main echo/echo");
     attach.type_line("the last words");
     attach.expect_shown("the last words");

@@ -230,11 +230,27 @@ impl Terminal {
                 self.stdout.print(self.view.end_line())?;
                 return Ok(true);
             }
+            Ok(Typed::ShowPolicy) => self.show_policy()?,
             Ok(Typed::Help) => self.stderr.print(typed::HELP)?,
             Ok(Typed::Nothing) => {}
             Err(wrong) => self.notice(wrong)?,
         }
         Ok(false)
+    }
+
+    fn show_policy(&mut self) -> Result<(), Failure> {
+        let notice = match (self.ask)() {
+            Ok(AgentState { policy, .. }) if policy.is_empty() => {
+                "no tool is allowed; /policy GLOB... allows those that match".to_owned()
+            }
+            Ok(AgentState { policy, .. }) => {
+                let allowed = policy.join(" ");
+                let none = typed::NO_PATTERN;
+                format!("allowed: {allowed}; /policy GLOB... replaces the list, {none} empties it")
+            }
+            Err(error) => format!("the server does not say what is allowed: {error}"),
+        };
+        self.notice(&notice)
     }
 
     fn frame(&mut self, text: &str, sender: &Sender) -> Result<(), Failure> {

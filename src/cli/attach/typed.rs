@@ -7,6 +7,8 @@ use crate::proto::ident::ModelSpec;
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Typed {
     Send(Command),
+    /// What is allowed now?
+    ShowPolicy,
     Help,
     Quit,
     /// An empty line.
@@ -46,6 +48,9 @@ pub(super) fn read(line: &str, parked: &[String]) -> Result<Typed, &'static str>
             let model = ModelSpec::parse(model.trim()).ok_or(SHAPE)?;
             Typed::Send(Command::SetModel { role: role.to_owned(), model })
         }
+        // An empty list stops every tool: that is not asked for by leaving something out.
+        "policy" if rest.is_empty() => Typed::ShowPolicy,
+        "policy" if rest == NO_PATTERN => Typed::Send(Command::SetPolicy { patterns: Vec::new() }),
         "policy" => {
             let patterns = rest.split_whitespace().map(str::to_owned).collect();
             Typed::Send(Command::SetPolicy { patterns })
@@ -63,8 +68,11 @@ pub(super) fn read(line: &str, parked: &[String]) -> Result<Typed, &'static str>
 /// What `/help` shows.
 pub(super) const HELP: &str = "\
 TEXT wakes the agent. /steer TEXT  /cancel [REASON]  /approve [ID]  /deny [ID [REASON]]
-/model ROLE PROVIDER/MODEL  /policy GLOB...  /quit  //TEXT says /TEXT
+/model ROLE PROVIDER/MODEL  /policy [GLOB...]  /quit  //TEXT says /TEXT
 ";
+
+/// Stands for the empty list of patterns.
+pub(super) const NO_PATTERN: &str = "--none";
 
 fn only(parked: &[String]) -> Result<String, &'static str> {
     match parked {
@@ -120,7 +128,9 @@ mod tests {
                     model: ModelSpec::parse("openrouter/openai/gpt-5").unwrap(),
                 }),
             ),
-            ("/policy", policy(&[])),
+            ("/policy", Typed::ShowPolicy),
+            ("/policy  \n", Typed::ShowPolicy),
+            ("/policy --none", policy(&[])),
             ("/policy get_* read", policy(&["get_*", "read"])),
             ("/quit", Typed::Quit),
             ("/help", Typed::Help),

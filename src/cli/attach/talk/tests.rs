@@ -188,7 +188,13 @@ fn what_a_lost_connection_took_with_it_is_not_waited_for() {
 
 fn state(last_seq: u64, status: &str, pending: &[&str]) -> AgentState {
     let pending = pending.iter().map(|&id| id.to_owned()).collect();
-    AgentState { last_seq, status: status.to_owned(), pending, last_error: None }
+    AgentState {
+        last_seq,
+        status: status.to_owned(),
+        pending,
+        policy: Vec::new(),
+        last_error: None,
+    }
 }
 
 #[test]
