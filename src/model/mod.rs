@@ -14,7 +14,7 @@ mod args;
 mod tally;
 mod refusal;
 mod retry;
-mod secrets;
+pub(crate) mod secrets;
 mod echo;
 mod script;
 pub mod custom;

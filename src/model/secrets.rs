@@ -1,19 +1,20 @@
 //! Keeping configured secrets out of what people read.
 //!
-//! Servers quote keys back in their errors. Every reason that leaves the model layer passes here.
+//! Servers quote keys back in their errors, and so do programs. Every reason that leaves the model layer
+//! passes here, and what a tool's error quotes.
 
 use std::fmt;
 
 /// Values that must not appear in a text.
 #[derive(Clone, Default)]
-pub(super) struct Secrets {
+pub(crate) struct Secrets {
     /// Longest first, so that a value that holds another is replaced whole. None is empty.
     values: Vec<Box<str>>,
 }
 
 impl Secrets {
     /// Adds a value; an empty one hides nothing.
-    pub(super) fn add(&mut self, value: &str) {
+    pub(crate) fn add(&mut self, value: &str) {
         let value = value.trim();
         if !value.is_empty() && !self.values.iter().any(|known| &**known == value) {
             self.values.push(value.into());
@@ -22,18 +23,33 @@ impl Secrets {
     }
 
     /// The text with every secret in it replaced.
-    pub(super) fn redact(&self, text: &str) -> String {
+    pub(crate) fn redact(&self, text: &str) -> String {
         self.values.iter().fold(text.to_owned(), |text, secret| {
             if text.contains(&**secret) { text.replace(&**secret, REDACTED) } else { text }
         })
     }
 
+    /// As [`Secrets::redact`], for a text whose beginning was cut off: what may be the end of a secret
+    /// there is replaced too.
+    pub(crate) fn redact_tail(&self, text: &str) -> String {
+        let text = self.redact(text);
+        let ended = |secret: &str| {
+            let begins = secret.char_indices().map(|(at, _)| at).skip(1);
+            let long = begins.take_while(|&at| secret.len() - at >= PART_BYTES_MIN);
+            long.map(|at| &secret[at..]).find(|end| text.starts_with(end)).map(str::len)
+        };
+        match self.values.iter().filter_map(|secret| ended(secret)).max() {
+            Some(len) => format!("{REDACTED}{}", &text[len..]),
+            None => text,
+        }
+    }
+
     /// As [`Secrets::redact`], for a text that was cut off: what may be the beginning of a secret at
     /// its end is replaced too.
-    pub(super) fn redact_cut(&self, text: &str) -> String {
+    pub(crate) fn redact_cut(&self, text: &str) -> String {
         let mut text = self.redact(text);
         let begun = |secret: &str| {
-            let ends = secret.char_indices().map(|(at, _)| at).filter(|&at| at >= PREFIX_BYTES_MIN);
+            let ends = secret.char_indices().map(|(at, _)| at).filter(|&at| at >= PART_BYTES_MIN);
             ends.rev().find(|&at| text.ends_with(&secret[..at]))
         };
         if let Some(len) = self.values.iter().filter_map(|secret| begun(secret)).max() {
@@ -52,8 +68,8 @@ impl fmt::Debug for Secrets {
 
 const REDACTED: &str = "[REDACTED]";
 
-/// Fewer bytes of a secret at the end of a cut text tell nothing; most words would match.
-const PREFIX_BYTES_MIN: usize = 4;
+/// Fewer bytes of a secret at the cut of a text tell nothing; most words would match.
+const PART_BYTES_MIN: usize = 4;
 
 #[cfg(test)]
 mod tests {
@@ -92,6 +108,21 @@ mod tests {
             ("key sk-canary and", "key [REDACTED] and"),
         ] {
             assert_eq!(hidden.redact_cut(text), expected);
+        }
+    }
+
+    #[test]
+    fn the_end_of_a_secret_at_a_cut_is_replaced_too() {
+        let hidden = secrets(&["sk-canary", "other", "ä-canary"]);
+        for (text, expected) in [
+            ("k-canary is the key", "[REDACTED] is the key"),
+            ("nary is the key", "[REDACTED] is the key"),
+            ("ary is the key", "ary is the key"),
+            ("sk-canary is the key", "[REDACTED] is the key"),
+            ("is sk-canary", "is [REDACTED]"),
+            ("", ""),
+        ] {
+            assert_eq!(hidden.redact_tail(text), expected);
         }
     }
 }

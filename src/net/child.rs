@@ -18,6 +18,7 @@ use crate::limits::{
 };
 use crate::proto::payload::Outcome;
 use crate::proto::time::Mono;
+use crate::tool::ToolConfig;
 use crate::tool::ending::{Ending, outcome};
 use crate::work::process::{Group, Process, Trace};
 use crate::work::tools::Launched;
@@ -26,6 +27,7 @@ use mio::{Interest, Registry};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::io;
+use std::sync::Arc;
 use streams::Streams;
 
 /// What has become of a process.
@@ -63,8 +65,7 @@ struct Child {
     agent: Tag,
     /// Which run of the agent's; none when nobody wants its outcome any more.
     run: Option<u64>,
-    name: String,
-    timeout_s: u64,
+    tool: Arc<ToolConfig>,
     process: Process,
     streams: Streams,
     phase: Phase,
@@ -145,10 +146,9 @@ impl Children {
         let tag = self.processes.insert(Child {
             agent,
             run: Some(run),
-            name: tool.name.clone(),
-            timeout_s: tool.timeout_s,
-            process,
             streams: Streams::new(pipes, args, tool.max_output_bytes),
+            tool,
+            process,
             phase: Phase::Running,
             timed_out: false,
             due: None,
@@ -156,13 +156,14 @@ impl Children {
         });
         let child = self.processes.get_mut(tag).expect("it was put there a line ago");
         if let Err(error) = child.register(&self.registry, tag) {
-            let outcome = Err(format!("{} cannot be watched: {error}", child.name));
+            let outcome = Err(format!("{} cannot be watched: {error}", child.tool.name));
             self.events.push(ChildEvent::Ended { agent, tag: run, outcome });
             self.kill(tag, now);
         } else if self.stopping {
             self.end(tag, now);
         } else {
-            self.set_due(tag, now.add_s(tool.timeout_s));
+            let timeout_s = child.tool.timeout_s;
+            self.set_due(tag, now.add_s(timeout_s));
         }
         self.list(tag);
     }
@@ -242,8 +243,8 @@ impl Children {
         let Some(child) = self.processes.get_mut(tag) else { return };
         let (output, errors) = child.streams.take_kept();
         let Some(run) = child.run.take() else { return };
-        let ending = if child.timed_out { Ending::TimedOut(child.timeout_s) } else { ending };
-        let outcome = outcome(&child.name, ending, output, errors);
+        let ending = if child.timed_out { Ending::TimedOut(child.tool.timeout_s) } else { ending };
+        let outcome = outcome(&child.tool, ending, output, errors);
         self.events.push(ChildEvent::Ended { agent: child.agent, tag: run, outcome });
     }
 

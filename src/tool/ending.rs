@@ -1,6 +1,8 @@
 //! What the end of a tool's process means for its call (design/interface, "Tools").
 
 use super::output::{Head, Tail};
+use crate::config::ToolConfig;
+use crate::model::secrets::Secrets;
 use crate::proto::payload::{Content, Outcome};
 
 /// How a process ended.
@@ -17,22 +19,35 @@ pub enum Ending {
 }
 
 /// The result of a call to `tool` whose process ended so: its output, or an error that names it and
-/// quotes the end of what it had to say.
-pub fn outcome(tool: &str, ending: Ending, output: Head, errors: Tail) -> Outcome {
+/// quotes the end of what it had to say, but for what stands in its configured environment.
+pub fn outcome(tool: &ToolConfig, ending: Ending, output: Head, errors: Tail) -> Outcome {
+    let name = &tool.name;
     let how = match ending {
         Ending::Exited(0) => return Ok(Content::text(&output.into_text())),
-        Ending::Exited(status) => format!("{tool} exited with status {status}"),
-        Ending::Killed(signal) => format!("{tool} was killed by signal {signal}"),
-        Ending::TimedOut(seconds) => format!("{tool} timed out after {seconds} s"),
-        Ending::Unknown => format!("{tool} ended and its status was lost"),
+        Ending::Exited(status) => format!("{name} exited with status {status}"),
+        Ending::Killed(signal) => format!("{name} was killed by signal {signal}"),
+        Ending::TimedOut(seconds) => format!("{name} timed out after {seconds} s"),
+        Ending::Unknown => format!("{name} ended and its status was lost"),
     };
-    let errors = errors.into_text();
+    let errors = errors.into_text(&secrets_of(tool));
     Err(if errors.is_empty() { how } else { format!("{how}: {errors}") })
 }
+
+/// A configured environment is where a program's keys stand. Its short values are no keys, and would be
+/// found all over a text.
+fn secrets_of(tool: &ToolConfig) -> Secrets {
+    let mut secrets = Secrets::default();
+    let values = tool.env.iter().map(|(_, value)| value.expose());
+    values.filter(|value| value.len() >= SECRET_BYTES_MIN).for_each(|value| secrets.add(value));
+    secrets
+}
+
+const SECRET_BYTES_MIN: usize = 8;
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Secret;
 
     #[test]
     fn only_a_status_of_zero_makes_content_and_everything_else_names_the_tool() {
@@ -47,9 +62,28 @@ mod tests {
             let (mut head, mut tail) = (Head::new(100), Tail::new(100));
             head.push(b"out\n");
             tail.push(errors.as_bytes());
-            let outcome = outcome("t", ending, head, tail);
+            let tool = ToolConfig::new("t", vec!["program".into()]);
+            let outcome = outcome(&tool, ending, head, tail);
             let shown = outcome.as_ref().map(Content::as_json).map_err(String::as_str);
             assert_eq!(shown, outcome_is, "{ending:?}");
+        }
+    }
+
+    #[test]
+    fn an_error_quotes_nothing_of_the_configured_environment_but_what_is_short() {
+        let mut tool = ToolConfig::new("t", vec!["program".into()]);
+        tool.env = [("KEY", "sk-canary"), ("LEVEL", "1"), ("ZONE", "Germany")]
+            .map(|(name, value)| (name.to_owned(), Secret::new(value)))
+            .into();
+        for (errors, quoted) in [
+            ("bad key sk-canary in Germany", "bad key [REDACTED] in Germany"),
+            // The first of these is cut in its middle.
+            ("sk-canary, 1, and: sk-canary", "...[REDACTED], 1, and: [REDACTED]"),
+        ] {
+            let mut tail = Tail::new(if errors.starts_with("sk") { 25 } else { 100 });
+            tail.push(errors.as_bytes());
+            let error = outcome(&tool, Ending::Exited(1), Head::new(0), tail).unwrap_err();
+            assert_eq!(error, format!("t exited with status 1: {quoted}"));
         }
     }
 }

@@ -13,11 +13,12 @@ pub mod ending;
 pub mod output;
 
 use crate::agent::{Approval, Concurrency, ToolTraits};
-use crate::config::{self, ToolConfig};
+use crate::config;
 use crate::model::ToolSpec;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+pub use crate::config::ToolConfig;
 pub use closure::{ClosureTool, Tool, ToolCall};
 
 /// Every tool of a deployment. Replaced as a whole on reload.

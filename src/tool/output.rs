@@ -2,6 +2,8 @@
 //!
 //! Bounds hold while bytes are taken in, not after. Invariant: neither ever holds more than its bound.
 
+use crate::model::secrets::Secrets;
+
 /// The beginning of a stream.
 #[derive(Debug)]
 pub struct Head {
@@ -77,16 +79,19 @@ impl Tail {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// The text it was, without white space around it. Bytes that are not UTF-8 become U+FFFD; where
-    /// its beginning was cut off, an ellipsis says so.
-    pub fn into_text(self) -> String {
+    /// The text it was, without white space around it and without any of these secrets. Bytes that are
+    /// not UTF-8 become U+FFFD; where its beginning was cut off, an ellipsis says so.
+    pub(super) fn into_text(self, secrets: &Secrets) -> String {
         let whole = |byte: &u8| !matches!(byte, 0x80..=0xBF);
         // At most three bytes continue a character whose beginning is gone.
         let begin = self.bytes.iter().take(4).position(whole).unwrap_or(0);
         let start = if self.cut { begin } else { 0 };
         let text = String::from_utf8_lossy(&self.bytes[start..]);
-        let dots = if self.cut { "..." } else { "" };
-        format!("{dots}{}", text.trim())
+        if self.cut {
+            format!("...{}", secrets.redact_tail(&text).trim())
+        } else {
+            secrets.redact(&text).trim().to_owned()
+        }
     }
 }
 
@@ -141,7 +146,7 @@ mod tests {
         ] {
             for tail in both_ways(bytes, || Tail::new(6), Tail::push) {
                 assert!(tail.bytes.len() <= 6);
-                assert_eq!(tail.into_text(), text, "{bytes:?}");
+                assert_eq!(tail.into_text(&Secrets::default()), text, "{bytes:?}");
             }
         }
     }

@@ -79,6 +79,17 @@ fn what_goes_wrong_is_an_error_that_names_it_and_quotes_the_end_of_standard_erro
 }
 
 #[test]
+fn a_key_in_the_configured_environment_is_not_quoted_in_an_error() {
+    let more = json!({"env": {"API_KEY": "canary-4711"}});
+    let tools = [tool("leaks", "echo \"refused: $API_KEY\" >&2; exit 1", &more)];
+    let server = Server::start(&["s1"], &calling(&tools, &calls(&["leaks"])));
+    let turn = server.subscribed("s1").turn("go");
+    let error = "leaks exited with status 1: refused: [REDACTED]";
+    assert_eq!(outcome(&turn, "leaks"), Err(error));
+    assert!(!server.stderr().contains("canary"), "{}", server.stderr());
+}
+
+#[test]
 fn a_program_has_an_environment_and_descriptors_of_its_own() {
     let tools = [tool("show", "env; echo; ls /proc/self/fd", &json!({"env": {"KEY": "value"}}))];
     let server = Server::start(&["s1"], &calling(&tools, &calls(&["show"])));
