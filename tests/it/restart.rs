@@ -1,10 +1,10 @@
 //! After kill -9 at any moment: everything a client was sent is there, and the open turn resumes.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::harness::client::{assert_gapless, kinds};
-use crate::harness::provider::Provider;
-use crate::harness::{Event, Server, files};
+use crate::harness::provider::{Ask, Provider};
+use crate::harness::{Client, Event, Server, files};
 
 /// Holds `log` (from the turn's start on) to be one turn that was interrupted and resumed.
 pub(crate) fn expect_one_resumed_turn(log: &[Event], texts: &[&str]) {
@@ -19,6 +19,23 @@ pub(crate) fn expect_one_resumed_turn(log: &[Event], texts: &[&str]) {
     assert_eq!(of("user/message").iter().map(|e| e.text()).collect::<Vec<_>>(), [*first]);
     assert_eq!(of("context/injected").iter().map(|e| e.text()).collect::<Vec<_>>(), rest);
     assert_gapless(log, log[0].seq, log[0].seq + log.len() as u64 - 1);
+}
+
+/// Another server in the folder of one that has ended, and a client that has been sent all its log.
+fn successor(of: &Server, config: &Value) -> (Server, Client, Vec<Event>) {
+    let server = Server::start_in(of.folder(), &["s1"], config);
+    let mut client = server.connect("s1");
+    client.subscribe(1);
+    let log = client.events_to(client.last_seq());
+    (server, client, log)
+}
+
+/// Holds a model request to carry each of these texts, once.
+fn expect_said_once(ask: &Ask, texts: &[&str]) {
+    let said = ask.contents("user").join("\n");
+    for text in texts {
+        assert_eq!(said.matches(text).count(), 1, "{text} in {said}");
+    }
 }
 
 #[test]
@@ -39,11 +56,8 @@ fn what_a_client_was_sent_is_there_after_kill_9_at_any_event() {
         server.kill();
         drop(ask);
 
-        let server = Server::start_in(server.folder(), &["s1"], &config);
-        let mut client = server.connect("s1");
+        let (server, mut client, mut log) = successor(&server, &config);
         assert!(client.last_seq() >= seen.last().unwrap().seq, "killed after {killed_after}");
-        client.subscribe(1);
-        let mut log = client.events_to(client.last_seq());
         assert_eq!(log[..seen.len()], seen, "killed after {killed_after}");
         client.wake("second");
         provider.ask().answer("Whole.");
@@ -76,31 +90,19 @@ fn an_accepted_text_survives_kill_9_and_lands_once() {
     });
     server.kill();
 
-    let mut server = Server::start_in(server.folder(), &["s1"], &config);
-    let mut client = server.connect("s1");
-    client.subscribe(1);
-    client.events_to(client.last_seq());
+    let (mut server, mut client, _) = successor(&server, &config);
     assert!(provider.is_asked().is_none(), "after a restart waiting texts wait");
     client.wake("third");
     let ask = provider.ask();
-    let said = ask.contents("user").join("\n");
-    for text in ["first", "a steer", "second", "third"] {
-        assert_eq!(said.matches(text).count(), 1, "{text} in {said}");
-    }
+    expect_said_once(&ask, &["first", "a steer", "second", "third"]);
     ask.answer("Yes.");
     client.events_until("turn/end");
     server.kill();
 
-    let server = Server::start_in(server.folder(), &["s1"], &config);
-    let mut client = server.connect("s1");
-    client.subscribe(1);
-    client.events_to(client.last_seq());
+    let (_server, mut client, _) = successor(&server, &config);
     client.wake("fourth");
     let ask = provider.ask();
-    let said = ask.contents("user").join("\n");
-    for text in ["first", "a steer", "second", "third", "fourth"] {
-        assert_eq!(said.matches(text).count(), 1, "{text} in {said}");
-    }
+    expect_said_once(&ask, &["first", "a steer", "second", "third", "fourth"]);
     ask.answer("Yes.");
     client.events_until("turn/end");
 }
