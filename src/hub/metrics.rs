@@ -7,6 +7,7 @@
 use super::Hub;
 use super::entry::Standing;
 use crate::conn::slab::Tag;
+use crate::model::Fact;
 use crate::proto::http::{Status, write_answer};
 use crate::proto::payload::TurnStatus;
 use crate::work::meter::{LATENCY_BUCKETS_US, Latency, Meter};
@@ -132,6 +133,14 @@ impl Hub {
         page.gauge("provider_waiting", "Turns that wait for a place with a bounded provider.");
         for (name, waiting) in self.waiting_for_providers() {
             page.labelled("provider_waiting", &[("provider", name)], waiting);
+        }
+        page.gauge("provider_learned", "1 where a provider's refusals have taught it.");
+        for (name, provider) in &self.settings.providers {
+            let Some(facts) = provider.learned() else { continue };
+            for fact in Fact::ALL {
+                let labels = [("provider", &**name), ("fact", fact.name())];
+                page.labelled("provider_learned", &labels, u8::from(facts.has(fact)));
+            }
         }
     }
 }

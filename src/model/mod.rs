@@ -87,11 +87,11 @@ impl Provider {
         }
     }
 
-    /// What was learned about it since the process started.
-    pub fn learned(&self) -> Facts {
+    /// What was learned about it since the process started; none where there is nothing to learn.
+    pub fn learned(&self) -> Option<Facts> {
         match self {
-            Provider::OpenAi(server) => server.learned(),
-            Provider::Echo | Provider::Scripted(_) | Provider::Custom(_) => Facts::default(),
+            Provider::OpenAi(server) => Some(server.learned()),
+            Provider::Echo | Provider::Scripted(_) | Provider::Custom(_) => None,
         }
     }
 

@@ -30,6 +30,7 @@ mod policy;
 mod replay_limit;
 mod restart;
 mod resubscribe;
+mod retries;
 mod roles;
 mod scripted;
 mod server_log;

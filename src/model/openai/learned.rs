@@ -47,7 +47,7 @@ impl Facts {
     }
 
     /// Those that are in the set.
-    pub fn iter(self) -> impl Iterator<Item = Fact> {
+    pub(super) fn iter(self) -> impl Iterator<Item = Fact> {
         Fact::ALL.into_iter().filter(move |&fact| self.has(fact))
     }
 
