@@ -175,14 +175,25 @@ impl Machine {
     /// Whether the machine may be dropped and loaded from the log again without anyone noticing.
     ///
     /// A parked turn may, as long as no outcome that the log does not hold yet would be lost with
-    /// it. It has to be given [`Input::Resume`] after it is loaded, which parks it again.
+    /// it. It has to be given [`Input::Resume`] after it is loaded, which parks it again; and
+    /// [`Machine::last_error`], which is in no log either, to [`Machine::remember`].
     pub fn evictable(&self) -> bool {
         let only_parked = match self.running.as_deref() {
             None => true,
             Some(Running { doing: Doing::Calling(batch), .. }) => batch.is_all_in_log(),
             Some(_) => false,
         };
-        only_parked && self.last_error.is_none() && self.inbox.unsaved().next().is_none()
+        only_parked && self.inbox.unsaved().next().is_none()
+    }
+
+    /// Why the last resume failed, if no step has been answered since.
+    pub fn last_error(&self) -> Option<&str> {
+        self.last_error.as_deref()
+    }
+
+    /// What was its `last_error` when it left memory.
+    pub fn remember(&mut self, last_error: Option<Box<str>>) {
+        self.last_error = last_error;
     }
 
     /// Whether a call waits for a human, whatever runs beside it.

@@ -40,6 +40,8 @@ pub(super) struct Entry {
     /// It was parked on a human's decision when it left memory: it is parked again before anything
     /// else happens to it, so that nobody can tell that it had left.
     pub(super) parked: bool,
+    /// Why its last resume had failed when it left memory.
+    pub(super) last_error: Option<Box<str>>,
     /// It stands in the queue of idle residents.
     pub(super) idle: bool,
     /// Grows each time it comes home with an open file; tells the newest place in that queue.
@@ -126,6 +128,7 @@ impl Entry {
             pinned: false,
             stalled: false,
             parked: false,
+            last_error: None,
             idle: false,
             file_stamp: 0,
             standing: None,
@@ -165,6 +168,7 @@ impl Entry {
             && !body.is_busy()
         {
             self.parked = body.is_parked();
+            self.last_error = body.last_error().map(Into::into);
             self.place = Place::Evicted;
         }
     }

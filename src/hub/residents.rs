@@ -68,6 +68,7 @@ impl Hub {
             session: entry.session.clone(),
             body,
             create: entry.create,
+            last_error: entry.last_error.take(),
             inputs,
             settings: self.settings.clone(),
             model,

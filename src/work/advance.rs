@@ -82,6 +82,8 @@ pub struct Advance {
     pub body: Option<Box<Agent>>,
     /// Make the session when there is none.
     pub create: bool,
+    /// Why its last resume had failed when it left memory.
+    pub last_error: Option<Box<str>>,
     /// What has arrived, oldest first.
     pub inputs: Vec<Input>,
     /// What the service is configured to do.
@@ -110,7 +112,7 @@ impl Worker {
         let agent = job.agent;
         let body = match job.body.take() {
             Some(body) => Ok(body),
-            None => self.open(&job, send),
+            None => self.open(&mut job, send),
         };
         let home = match body {
             Ok(body) => {
@@ -132,7 +134,11 @@ impl Worker {
     }
 
     /// Opens the log and rebuilds from it what the agent is.
-    fn open(&mut self, job: &Advance, send: &mut dyn FnMut(Done)) -> Result<Box<Agent>, Unopened> {
+    fn open(
+        &mut self,
+        job: &mut Advance,
+        send: &mut dyn FnMut(Done),
+    ) -> Result<Box<Agent>, Unopened> {
         let Self { store, clock, random, .. } = self;
         let create = job.create.then(|| (random.next_id(), clock()));
         let opened = store.open_session(&job.session, create).map_err(|error| match error {
@@ -159,7 +165,8 @@ impl Worker {
             .into_iter()
             .map(|entry| InboxText { id: entry.id, wake: entry.wake, text: entry.text })
             .collect();
-        let machine = Machine::load(&job.session, &state, open_turn, inbox);
+        let mut machine = Machine::load(&job.session, &state, open_turn, inbox);
+        machine.remember(job.last_error.take());
         if !notes.is_empty() {
             send(Done::Notes(notes));
         }

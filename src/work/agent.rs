@@ -100,6 +100,11 @@ impl Agent {
         self.machine.status()
     }
 
+    /// Why its last resume failed: the one thing it knows that its log does not.
+    pub fn last_error(&self) -> Option<&str> {
+        self.machine.last_error()
+    }
+
     /// The place its request has or wants with its provider.
     pub fn provider_place(&self) -> Option<Place> {
         let asking = self.asking.as_ref()?;

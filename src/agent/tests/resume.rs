@@ -303,7 +303,8 @@ fn a_failed_resume_leaves_the_turn_open_and_says_why() {
     assert_eq!(world.notes, [failed]);
     let snapshot = world.machine.snapshot(&world.rules);
     assert_eq!(snapshot.last_error.as_deref(), Some("status 500"));
-    assert!(!world.machine.evictable(), "the error would be forgotten");
+    assert!(world.machine.evictable(), "it must not stay in memory for ever");
+    assert_eq!(world.machine.last_error(), Some("status 500"), "but that is not in the log");
     // The waking text waits, there is no hot loop; the next stimulus takes it along.
     assert_eq!(world.asked, None);
     assert_eq!(

@@ -3,6 +3,7 @@
 mod races;
 mod readers;
 mod reload;
+mod residents;
 mod roles;
 mod storage;
 mod tools;
@@ -414,17 +415,7 @@ fn a_panic_costs_its_agent_the_job_and_nobody_else_anything() {
     let mut world = World::with(Provider::Custom(Arc::new(Panics)), |_| {});
     let (tag, other) = (world.connect(0), world.connect(1));
     world.send(tag, WAKE);
-    let job = world.jobs.pop_front().expect("a job");
-    let died = job.on_panic();
-    let mut done = Vec::new();
-    let worker = &mut world.worker;
-    let run = std::panic::AssertUnwindSafe(|| worker.run(job, &mut |answer| done.push(answer)));
-    assert!(std::panic::catch_unwind(run).is_err());
-    done.push(died);
-    for answer in done {
-        world.hub.done(answer);
-        world.obey();
-    }
+    world.run_job_that_panics();
     let frames = std::mem::take(&mut world.peer(tag).frames);
     assert!(frames[0].starts_with(r#"{"type":"error","code":"internal""#), "{}", frames[0]);
     assert_eq!((world.peer(tag).close, world.peer(other).close), (Some(1011), None));
@@ -432,19 +423,6 @@ fn a_panic_costs_its_agent_the_job_and_nobody_else_anything() {
     world.send(again, &subscribe(0));
     world.settle();
     assert_eq!(world.seqs(again), [0, 1, 2, 3], "the turn stays open in the log");
-}
-
-#[test]
-fn idle_agents_beyond_the_bound_leave_memory_and_come_back_on_a_text() {
-    let mut world = World::new(vec![step(&["x"])], |_| {});
-    let tags: Vec<Tag> = (0..4).map(|number| world.connect(number)).collect();
-    for &tag in &tags {
-        world.hub.evict_idle_for_test(tag);
-        world.send(tag, &subscribe(0));
-        world.send(tag, WAKE);
-        world.settle();
-        assert_eq!(world.seqs(tag), (0..=TURN + 1).collect::<Vec<_>>());
-    }
 }
 
 #[test]
@@ -464,27 +442,4 @@ fn stopping_closes_clients_with_1001_and_leaves_a_running_turn_open() {
     world.hub.gone(tag, "closed by the peer");
     world.hub.stage_tick();
     assert_eq!(world.hub.stage(), super::Stage::Over);
-}
-
-#[test]
-fn no_more_logs_than_allowed_hold_a_descriptor_and_every_turn_goes_on() {
-    let mut slow = step(&["a", "b", "c"]);
-    slow.chunk_delay_ms = 1000;
-    let mut world = World::new(vec![slow], |options| options.open_files_max = 4);
-    let tags: Vec<Tag> = (0..SESSIONS).map(|number| world.connect(number)).collect();
-    for &tag in &tags {
-        world.send(tag, &subscribe(0));
-        world.send(tag, WAKE);
-        world.settle();
-        assert!(world.hub.open_files_for_test() <= 4);
-    }
-    for _ in 0..3 {
-        world.pass(1000);
-        world.settle();
-        assert!(world.hub.open_files_for_test() <= 4);
-    }
-    for &tag in &tags {
-        assert_eq!(world.seqs(tag), (0..=TURN + 3).collect::<Vec<_>>());
-    }
-    assert_eq!(world.hub.open_files_for_test(), 0, "an idle session holds no descriptor");
 }

@@ -167,6 +167,21 @@ impl World {
         true
     }
 
+    /// Runs the oldest job, which panics, as the pool would.
+    pub(super) fn run_job_that_panics(&mut self) {
+        let job = self.jobs.pop_front().expect("a job");
+        let died = job.on_panic();
+        let mut done = Vec::new();
+        let worker = &mut self.worker;
+        let run = std::panic::AssertUnwindSafe(|| worker.run(job, &mut |answer| done.push(answer)));
+        assert!(std::panic::catch_unwind(run).is_err());
+        done.push(died);
+        for answer in done {
+            self.hub.done(answer);
+            self.obey();
+        }
+    }
+
     /// Lets time pass, and does what is due.
     pub(super) fn pass(&mut self, ms: u64) {
         self.now = self.now.add_ms(ms);
