@@ -242,7 +242,7 @@ impl Builder {
         notes.extend(without_effect(&config));
         let hub = Hub::new(options, settings, tokens, config.roles.clone(), meter);
         if config.resume_on_start {
-            pool.submit(resume_all(&config.data_dir, inbound.clone()));
+            pool.submit(recover_all(&config.data_dir, inbound.clone()));
         }
         let chores = Box::new(ConfigFiles::new(config, files, read_config));
         let journal = Journal::start(sink).map_err(StartError::System)?;
@@ -330,8 +330,9 @@ fn open_store(config: &Config) -> Result<Arc<Store>, StartError> {
     })
 }
 
-/// Looks through the sessions on disk, beside everything else, and resumes each open turn it finds.
-fn resume_all(data_dir: &Path, inbound: Inbound) -> Job {
+/// Looks through the sessions on disk, beside everything else, and lets those go on that were left with
+/// an open turn or with a waking text.
+fn recover_all(data_dir: &Path, inbound: Inbound) -> Job {
     let data_dir = data_dir.to_owned();
     Job::Chore(Box::new(move || {
         let unread = |error: io::Error| {
@@ -344,10 +345,15 @@ fn resume_all(data_dir: &Path, inbound: Inbound) -> Job {
         let mut notes = Vec::new();
         for summary in sessions {
             match summary {
-                Ok(SessionSummary { id: session, open_turn: true, .. }) => {
-                    inbound.send(Done::Control(Control::Resume { session }));
+                Ok(SessionSummary { id: session, open_turn, .. }) => {
+                    match inspect::may_hold_wake(&RealDisk, &data_dir, &session) {
+                        Ok(wake) if open_turn || wake => {
+                            inbound.send(Done::Control(Control::Recover { session }));
+                        }
+                        Ok(_) => {}
+                        Err(error) => notes.push(unread(error)),
+                    }
                 }
-                Ok(_) => {}
                 Err(error) => notes.push(unread(error)),
             }
         }

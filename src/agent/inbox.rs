@@ -64,6 +64,11 @@ impl Inbox {
         Some(text)
     }
 
+    /// Whether a text waits that starts a turn.
+    pub(super) fn has_waking(&self) -> bool {
+        self.texts.iter().any(|text| text.wake)
+    }
+
     /// Every text, oldest first.
     pub(super) fn texts(&self) -> impl Iterator<Item = &InboxText> {
         self.texts.iter()

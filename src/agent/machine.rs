@@ -140,6 +140,7 @@ impl Machine {
             Input::Tool { tag, outcome } => advance.tool_ended(tag, outcome),
             Input::Resume => advance.resume_from_outside(),
             Input::Reloaded => advance.reloaded(),
+            Input::Recover => advance.recover(),
         }
     }
 
@@ -392,6 +393,12 @@ impl Advance<'_, '_> {
                 self.begin_turn(opening);
             }
             Status::Running | Status::Parked => {}
+        }
+    }
+
+    fn recover(&mut self) {
+        if self.machine.status() != Status::Idle || self.machine.inbox.has_waking() {
+            self.resume_from_outside();
         }
     }
 

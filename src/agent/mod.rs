@@ -87,10 +87,13 @@ pub enum Input {
         /// Its result.
         outcome: Outcome,
     },
-    /// An embedder, or the start of the server, resumes the agent with nothing new to say.
+    /// An embedder resumes the agent with nothing new to say.
     Resume,
     /// The rules are others than before: where approvals are not mounted any more, nothing stays parked.
     Reloaded,
+    /// The server has started and is to go on where the one before it ended: with an open turn, or
+    /// with a waking text that no turn has taken. Where nothing is owed, nothing happens.
+    Recover,
 }
 
 /// What a model request brings.

@@ -108,6 +108,23 @@ fn summary(files: Files<'_>, id: SessionId) -> io::Result<SessionSummary> {
     Ok(summary)
 }
 
+/// Whether a session's inbox file holds a waking text; the log may have taken it since.
+pub fn may_hold_wake(disk: &dyn Disk, data_dir: &Path, session: &SessionId) -> io::Result<bool> {
+    let file = match disk
+        .open(&Files { disk, sessions: &data_dir.join(SESSIONS) }.inbox(session), Open::Read)
+    {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        file => file?,
+    };
+    let mut text = Vec::new();
+    for_each_block(&*file, 0, file.size()?, |_, block| {
+        text.extend_from_slice(block);
+        Ok(())
+    })?;
+    let mut entries = text.split(|&byte| byte == b'\n').filter_map(line::unseal);
+    Ok(entries.any(|sealed| InboxEntry::read(&sealed).is_some_and(|entry| entry.wake)))
+}
+
 /// Checks every line of every segment of a session, and its inbox.
 pub fn verify(
     disk: &dyn Disk,

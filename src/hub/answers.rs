@@ -150,6 +150,12 @@ impl Hub {
         self.post(agent, Input::Resume);
     }
 
+    /// Lets a session go on where the last server ended.
+    pub fn recover(&mut self, session: &SessionId) {
+        let agent = self.entry_of(session);
+        self.post(agent, Input::Recover);
+    }
+
     /// Goes by this configuration from now on. Roles that clients have changed stay as they are,
     /// unless the configuration changes them too. The caller has said what cannot change.
     pub fn reload(&mut self, reload: Reload) {

@@ -273,6 +273,7 @@ impl Reactor {
             Control::Reload(reload) => self.hub.reload(*reload),
             Control::Inject { session, text, wake } => self.hub.inject(&session, text, wake),
             Control::Resume { session } => self.hub.resume_turn(&session),
+            Control::Recover { session } => self.hub.recover(&session),
             Control::ReadConfig => {
                 if let Some(job) = self.chores.reload() {
                     self.pool.submit(job);

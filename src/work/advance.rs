@@ -54,6 +54,8 @@ pub enum Input {
     Resume,
     /// The configuration was read anew, and approvals are not mounted any more.
     Reloaded,
+    /// Go on where the last server ended.
+    Recover,
     /// The disk may have space again.
     Retry,
     /// Leave the log as a clean stop leaves it.

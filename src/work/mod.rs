@@ -190,6 +190,11 @@ pub enum Control {
         /// Whose.
         session: SessionId,
     },
+    /// Go on with a session where the last server ended.
+    Recover {
+        /// Which.
+        session: SessionId,
+    },
     /// Read the configuration anew.
     ReadConfig,
 }

@@ -105,6 +105,7 @@ impl<'a> Run<'a> {
             }
             Input::Resume => self.turn(Turn::Resume),
             Input::Reloaded => self.turn(Turn::Reloaded),
+            Input::Recover => self.turn(Turn::Recover),
             Input::Net(event) => self.net(&event),
             Input::Granted => self.granted(),
             Input::Tool { tag, outcome } => self.turn(Turn::Tool { tag, outcome }),
@@ -141,7 +142,8 @@ impl<'a> Run<'a> {
             | Input::Tool { .. }
             | Input::Clock
             | Input::Resume
-            | Input::Reloaded => self.body.deferred.push(input),
+            | Input::Reloaded
+            | Input::Recover => self.body.deferred.push(input),
             Input::Retry | Input::Rest => {}
         }
     }

@@ -225,3 +225,28 @@ fn damage_in_the_middle_is_named_and_the_rest_is_served() {
     // Nobody else notices.
     assert_eq!(server.subscribed("s2").turn("hi").last().unwrap().payload["status"], "completed");
 }
+
+#[test]
+fn with_resume_on_start_a_waking_text_that_no_turn_took_begins_one() {
+    let provider = Provider::start();
+    let mut config = provider.config(&json!({}));
+    let mut server = Server::start(&["s1"], &config);
+    let mut client = server.subscribed("s1");
+    client.wake("first");
+    let _ask = provider.ask();
+    client.events_until("user/message");
+    client.wake("second");
+    client.cancel("stop means stop");
+    client.events_until("turn/end");
+    server.kill();
+
+    config["resume_on_start"] = json!(true);
+    let server = Server::start_in(server.folder(), &["s1"], &config);
+    provider.ask().answer("Here.");
+    let mut client = server.connect("s1");
+    client.subscribe(1);
+    client.events_until("turn/end");
+    let turn = client.events_until("turn/end");
+    assert_eq!(kinds(&turn)[..3], ["turn/start", "step/start", "user/message"]);
+    assert_eq!(turn[2].text(), "second");
+}

@@ -365,6 +365,24 @@ fn a_resume_of_an_idle_agent_takes_what_waits() {
 }
 
 #[test]
+fn a_start_goes_on_with_what_is_owed_and_begins_nothing_else() {
+    let mut world = World::new(rules());
+    assert_eq!(world.tell(Input::Recover), NOTHING);
+    world.steer("a");
+    assert_eq!(world.tell(Input::Recover), NOTHING, "a steer is no stimulus");
+    world.wake("b");
+    world.cancel(None);
+    world.wake("c");
+    world.wake("d");
+    world.cancel(None);
+    world.restart();
+    assert_eq!(world.tell(Input::Recover), ["turn/start", "step/start 1", "user/message d"]);
+    world.restart();
+    assert_eq!(world.tell(Input::Recover)[..2], ["step/end 1", "step/start 2"]);
+    assert_eq!(world.tell(Input::Recover), NOTHING, "it runs already");
+}
+
+#[test]
 fn a_turn_whose_answer_was_whole_ends_completed_without_another_step() {
     let mut world = World::new(rules());
     world.wake("go");

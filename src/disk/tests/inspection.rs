@@ -68,6 +68,17 @@ fn sessions_are_listed_by_id_with_what_their_files_say() {
 }
 
 #[test]
+fn a_waking_text_is_seen_in_the_inbox_file_and_a_steer_is_none() {
+    let (disk, store, mut log) = served();
+    let waits = || inspect::may_hold_wake(&disk, std::path::Path::new("data"), &session()).unwrap();
+    for (id, wake) in [(7, false), (8, true)] {
+        let entry = InboxEntry { id: EventId(id), at: AT, wake, text: "t".into(), after: 10 };
+        log.inbox_append(&store, &[entry]).unwrap();
+        assert_eq!(waits(), wake);
+    }
+}
+
+#[test]
 fn a_turn_that_was_open_when_an_empty_segment_began_is_still_open() {
     let disk = SimDisk::new(3);
     let store = store_on(&disk, LogOptions { segment_bytes: 600, ..ALWAYS });

@@ -366,6 +366,7 @@ fn describe_input(input: &Input) -> String {
         Input::Snapshot { .. } => "snapshot".to_owned(),
         Input::Resume => "resume".to_owned(),
         Input::Reloaded => "reloaded".to_owned(),
+        Input::Recover => "recover".to_owned(),
         Input::Retry => "retry".to_owned(),
         Input::Rest => "rest".to_owned(),
     }
