@@ -14,6 +14,7 @@ mod bounds;
 mod cancel;
 mod close_codes;
 mod commands;
+mod crash;
 mod embedding;
 mod embedding_tools;
 mod first_contact;

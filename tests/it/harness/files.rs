@@ -23,31 +23,46 @@ pub(crate) fn segments(data_dir: &Path, session: &str) -> Vec<PathBuf> {
 
 /// The wire form of every event in the files, each line's seal checked on the way.
 pub(crate) fn envelopes(data_dir: &Path, session: &str) -> Vec<String> {
-    let prefix = format!(r#""session_id":"{session}","seq":"#);
     let mut found = Vec::new();
     for segment in segments(data_dir, session) {
         let text = fs::read_to_string(&segment).unwrap();
         assert!(text.ends_with('\n'), "{}: the last line has no LF", segment.display());
         for line in text.lines() {
-            let body = unsealed(line);
-            // `{"id":"…16…",` stands before the session id of an event, of nothing else.
-            if body.get(25..).is_some_and(|rest| rest.starts_with(&prefix)) {
-                found.push(format!("{body}}}"));
-            }
+            let body = unsealed(line).unwrap_or_else(|| panic!("a bad seal: {line}"));
+            found.extend(envelope(body, session));
         }
     }
     found
 }
 
-/// The line without its seal, which must hold.
-fn unsealed(line: &str) -> &str {
-    let (body, seal) = line.split_at(line.len() - SEAL_LEN);
+/// The same of a session whose server was killed: what stands behind the last sound line of the last
+/// segment is not there.
+pub(crate) fn survivors(data_dir: &Path, session: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for segment in segments(data_dir, session) {
+        let bytes = fs::read(&segment).unwrap();
+        let lines = bytes.split_inclusive(|byte| *byte == b'\n');
+        let whole = lines.map_while(|line| std::str::from_utf8(line.strip_suffix(b"\n")?).ok());
+        found.extend(whole.map_while(unsealed).filter_map(|body| envelope(body, session)));
+    }
+    found
+}
+
+/// The wire form of a line, if it is that of an event.
+fn envelope(body: &str, session: &str) -> Option<String> {
+    let after_id = body.get(r#"{"id":"0123456789abcdef","#.len()..)?;
+    let of_event = after_id.strip_prefix(r#""session_id":""#)?.strip_prefix(session)?;
+    of_event.starts_with(r#"","seq":"#).then(|| format!("{body}}}"))
+}
+
+/// The line without its seal, if that holds.
+fn unsealed(line: &str) -> Option<&str> {
+    let (body, seal) = line.split_at_checked(line.len().checked_sub(SEAL_LEN)?)?;
     let opening = if body.is_empty() { '{' } else { ',' };
-    assert!(seal.starts_with(&format!(r#"{opening}"ack":""#)), "{line}");
-    let before_crc = &line[..line.len() - r#","crc":"00000000"}"#.len()];
-    let crc = format!(r#","crc":"{:08x}"}}"#, crc32c(before_crc.as_bytes()));
-    assert!(line.ends_with(&crc), "{line}: expected {crc}");
-    body
+    let (before_crc, crc) = line.split_at(line.len() - r#","crc":"00000000"}"#.len());
+    let holds = seal.starts_with(&format!(r#"{opening}"ack":""#))
+        && crc == format!(r#","crc":"{:08x}"}}"#, crc32c(before_crc.as_bytes()));
+    holds.then_some(body)
 }
 
 /// CRC-32C bit by bit, from the polynomial.

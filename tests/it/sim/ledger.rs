@@ -8,13 +8,13 @@ use terret_ws::proto::payload::{Body, Call, Part, TurnStatus, Verdict};
 
 /// The events so far.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Ledger {
+pub(crate) struct Ledger {
     turn: Option<Turn>,
     /// The allow list that was logged last.
-    pub(super) policy: Option<Vec<String>>,
-    pub(super) turns: u64,
+    pub(crate) policy: Option<Vec<String>>,
+    pub(crate) turns: u64,
     /// How the last turn ended.
-    pub(super) last_end: Option<TurnStatus>,
+    pub(crate) last_end: Option<TurnStatus>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -46,20 +46,20 @@ struct Request {
 
 impl Ledger {
     /// Takes in the next event of a session; fails if it should not be there.
-    pub(super) fn apply(&mut self, session: &str, seq: u64, body: &Body) {
+    pub(crate) fn apply(&mut self, session: &str, seq: u64, body: &Body) {
         if let Err(wrong) = self.try_apply(session, seq, body) {
             panic!("{session}: seq {seq}, {body:?}: {wrong}");
         }
     }
 
     /// Whether a turn is open.
-    pub(super) fn is_open(&self) -> bool {
+    pub(crate) fn is_open(&self) -> bool {
         self.turn.is_some()
     }
 
     /// The calls that wait for a verdict, oldest request first. One that was refused for another
     /// reason, when its turn was resumed, waits for nothing any more.
-    pub(super) fn standing(&self) -> impl Iterator<Item = &Call> {
+    pub(crate) fn standing(&self) -> impl Iterator<Item = &Call> {
         self.turn.iter().flat_map(|turn| turn.standing().map(|request| turn.call(*request)))
     }
 

@@ -17,12 +17,12 @@
 
 mod client;
 mod jobs;
-mod ledger;
+pub(crate) mod ledger;
 mod life;
 mod look;
 mod plan;
 mod provider;
-mod random;
+pub(crate) mod random;
 mod record;
 mod remote;
 mod rest;

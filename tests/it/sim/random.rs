@@ -3,14 +3,14 @@
 
 /// Splitmix64: one word of state, and every seed is as good as any other.
 #[derive(Clone, Debug)]
-pub(super) struct Random(u64);
+pub(crate) struct Random(u64);
 
 impl Random {
-    pub(super) fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    pub(super) fn next(&mut self) -> u64 {
+    pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -18,26 +18,26 @@ impl Random {
     }
 
     /// Another source, whose draws do not move this one.
-    pub(super) fn fork(&mut self) -> Self {
+    pub(crate) fn fork(&mut self) -> Self {
         Self(self.next())
     }
 
     /// A number below `bound`, 0 if there is none.
-    pub(super) fn below(&mut self, bound: usize) -> usize {
+    pub(crate) fn below(&mut self, bound: usize) -> usize {
         (self.next() % bound.max(1) as u64) as usize
     }
 
     /// True `percent` times in a hundred.
-    pub(super) fn chance(&mut self, percent: u32) -> bool {
+    pub(crate) fn chance(&mut self, percent: u32) -> bool {
         self.below(100) < percent as usize
     }
 
-    pub(super) fn pick<T: Copy>(&mut self, choices: &[T]) -> T {
+    pub(crate) fn pick<T: Copy>(&mut self, choices: &[T]) -> T {
         choices[self.below(choices.len())]
     }
 
     /// The index of a weight, each as likely as it is heavy; nothing if all are 0.
-    pub(super) fn weighted(&mut self, weights: &[u32]) -> Option<usize> {
+    pub(crate) fn weighted(&mut self, weights: &[u32]) -> Option<usize> {
         let total: u32 = weights.iter().sum();
         let mut left = self.below(total as usize) as u32;
         weights.iter().position(|&weight| {
@@ -48,7 +48,7 @@ impl Random {
     }
 
     /// Words, and now and then what words are seldom made of.
-    pub(super) fn text(&mut self, bytes: usize) -> String {
+    pub(crate) fn text(&mut self, bytes: usize) -> String {
         const WORDS: [&str; 10] = [
             "and so ",
             "\"quoted\" ",
