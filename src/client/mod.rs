@@ -186,7 +186,7 @@ impl Client {
             }
             Some(Item::TooLarge) => return Err(io::Error::from(io::ErrorKind::InvalidData).into()),
             // The protocol has no binary messages, and nobody waits for a pong.
-            Some(Item::Binary | Item::Pong(_)) | None => None,
+            Some(Item::Binary(_) | Item::Pong(_)) | None => None,
         })
     }
 }

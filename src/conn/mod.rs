@@ -26,9 +26,6 @@ use crate::proto::ws::{self, Assembler, CloseCode, Item, ProtocolError, Role};
 use ring::{Outbox, SLICES_MAX};
 use std::io::IoSlice;
 
-/// A close frame without a code: FIN, opcode 8, no payload.
-const EMPTY_CLOSE: [u8; 2] = [0x88, 0];
-
 /// What a chunk and the last chunk add to a body: a size, three line ends, and the five bytes of the
 /// last one.
 const CHUNK_OVERHEAD_BYTES: usize = 32;
@@ -133,7 +130,7 @@ impl Conn {
                 Ok(command) => return Some(Incoming::Command(command)),
                 Err(bad) => bad.to_string(),
             },
-            Item::Binary => "binary message: frames are JSON text messages".to_owned(),
+            Item::Binary(_) => "binary message: frames are JSON text messages".to_owned(),
             Item::TooLarge => format!("message larger than {CLIENT_MESSAGE_BYTES_MAX} bytes"),
             Item::Ping(payload) => {
                 let mut pong = Vec::new();
@@ -268,8 +265,7 @@ impl Conn {
         let mut frame = Vec::new();
         match code {
             Some(code) => ws::write_close(&mut frame, code, ""),
-            // RFC 6455, 5.5.1: a close frame need not have a body.
-            None => frame.extend_from_slice(&EMPTY_CLOSE),
+            None => ws::write_empty_close(&mut frame),
         }
         self.last_frame(&frame);
     }

@@ -103,7 +103,7 @@ pub(super) fn read<'a>(
 fn owned(item: Item<'_>) -> Item<'static> {
     match item {
         Item::Text(text) => Item::Text(Cow::Owned(text.into_owned())),
-        Item::Binary => Item::Binary,
+        Item::Binary(payload) => Item::Binary(Cow::Owned(payload.into_owned())),
         Item::TooLarge => Item::TooLarge,
         Item::Ping(payload) => Item::Ping(Cow::Owned(payload.into_owned())),
         Item::Pong(payload) => Item::Pong(Cow::Owned(payload.into_owned())),

@@ -34,8 +34,8 @@ pub enum Role {
 pub enum Item<'a> {
     /// A text message.
     Text(Cow<'a, str>),
-    /// A binary message has ended. Its payload was discarded as it arrived.
-    Binary,
+    /// A binary message.
+    Binary(Cow<'a, [u8]>),
     /// A message declares more than the bound; the item comes with the header that does so.
     ///
     /// The message is not reported again: the rest of its payload and its further fragments are
@@ -149,12 +149,13 @@ impl Assembler {
                 return Err(ProtocolError::MessageInsideMessage);
             }
             Opcode::Text => self.message = Message::text(),
-            Opcode::Binary => self.message = Message::Binary { bytes: 0 },
+            Opcode::Binary => self.message = Message::Binary { bytes: 0, payload: Vec::new() },
             Opcode::Continuation if open => {}
             Opcode::Continuation => return Err(ProtocolError::NothingToContinue),
             Opcode::Close | Opcode::Ping | Opcode::Pong => return Ok(Size::Within),
         }
-        let (Message::Text { bytes, .. } | Message::Binary { bytes }) = &mut self.message else {
+        let (Message::Text { bytes, .. } | Message::Binary { bytes, .. }) = &mut self.message
+        else {
             return Ok(Size::Within);
         };
         let total = u64::from(*bytes) + header.len;
@@ -173,8 +174,10 @@ impl Assembler {
         last: bool,
     ) -> Result<Option<Item<'a>>, ProtocolError> {
         if !last {
-            if let Message::Text { text, utf8, .. } = &mut self.message {
-                utf8.push(piece, text)?;
+            match &mut self.message {
+                Message::Text { text, utf8, .. } => utf8.push(piece, text)?,
+                Message::Binary { payload, .. } => payload.extend_from_slice(piece),
+                Message::TooLarge | Message::None => {}
             }
             return Ok(None);
         }
@@ -188,7 +191,13 @@ impl Assembler {
                 utf8.finish()?;
                 Some(Item::Text(Cow::Owned(text)))
             }
-            Message::Binary { .. } => Some(Item::Binary),
+            Message::Binary { bytes, .. } if bytes as usize == piece.len() => {
+                Some(Item::Binary(Cow::Borrowed(piece)))
+            }
+            Message::Binary { mut payload, .. } => {
+                payload.extend_from_slice(piece);
+                Some(Item::Binary(Cow::Owned(payload)))
+            }
             Message::TooLarge | Message::None => None,
         })
     }
@@ -248,6 +257,7 @@ enum Message {
     },
     Binary {
         bytes: u32,
+        payload: Vec<u8>,
     },
     /// Has been reported as such.
     TooLarge,

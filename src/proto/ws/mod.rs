@@ -22,7 +22,7 @@
 //!         match item {
 //!             Item::Text(text) => texts.push(text.into_owned()),
 //!             Item::Ping(payload) => write_pong(out, &payload),
-//!             Item::Binary | Item::TooLarge => { /* refused, and the connection goes on */ }
+//!             Item::Binary(_) | Item::TooLarge => { /* refused, and the connection goes on */ }
 //!             Item::Pong(_) => {}
 //!             Item::Close(_) => { /* answer it; the assembler reads nothing after it */ }
 //!         }
@@ -69,5 +69,6 @@ pub use close::CloseCode;
 pub use error::ProtocolError;
 pub use message::{Assembler, Item, Role};
 pub use write::{
-    text_header, write_close, write_masked, write_masked_close, write_ping, write_pong, write_text,
+    text_header, write_binary, write_close, write_empty_close, write_masked, write_masked_close,
+    write_ping, write_pong, write_text,
 };

@@ -18,6 +18,11 @@ pub fn write_text(out: &mut Vec<u8>, text: &[u8]) {
     write_frame(out, Opcode::Text, text);
 }
 
+/// Appends an unmasked binary frame.
+pub fn write_binary(out: &mut Vec<u8>, payload: &[u8]) {
+    write_frame(out, Opcode::Binary, payload);
+}
+
 /// Appends an unmasked ping of at most [`CONTROL_BYTES_MAX`] bytes.
 pub fn write_ping(out: &mut Vec<u8>, payload: &[u8]) {
     write_frame(out, Opcode::Ping, payload);
@@ -33,6 +38,11 @@ pub fn write_pong(out: &mut Vec<u8>, payload: &[u8]) {
 /// [`REASON_BYTES_MAX`](super::close::REASON_BYTES_MAX) is cut between characters.
 pub fn write_close(out: &mut Vec<u8>, code: CloseCode, reason: &str) {
     write_frame(out, Opcode::Close, &close_payload(code, reason));
+}
+
+/// Appends an unmasked close frame without a body, which answers one without a body (RFC 6455, 5.5.1).
+pub fn write_empty_close(out: &mut Vec<u8>) {
+    write_frame(out, Opcode::Close, b"");
 }
 
 /// Appends a client's frame: one whole message or control frame, masked with `key`.
@@ -72,7 +82,10 @@ mod tests {
         write_ping(&mut out, b"7");
         write_pong(&mut out, b"");
         write_close(&mut out, CloseCode::GOING_AWAY, "bye");
-        assert_eq!(out, b"\x81\x02{}\x89\x017\x8a\x00\x88\x05\x03\xe9bye");
+        write_binary(&mut out, b"\xff");
+        write_empty_close(&mut out);
+        let expected = b"\x81\x02{}\x89\x017\x8a\x00\x88\x05\x03\xe9bye\x82\x01\xff\x88\x00";
+        assert_eq!(out, expected);
     }
 
     #[test]

@@ -94,7 +94,7 @@ fn interpret(
                     let text = String::from_utf8(all).expect("it was checked just now");
                     transcript.push(Ok(Item::Text(Cow::Owned(text))));
                 } else if !too_large {
-                    transcript.push(Ok(Item::Binary));
+                    transcript.push(Ok(Item::Binary(Cow::Owned(all))));
                 }
             }
         }

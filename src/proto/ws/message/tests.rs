@@ -15,6 +15,10 @@ fn text(text: impl Into<String>) -> Result<Item<'static>, ProtocolError> {
     Ok(Item::Text(Cow::Owned(text.into())))
 }
 
+fn binary(payload: &[u8]) -> Result<Item<'static>, ProtocolError> {
+    Ok(Item::Binary(Cow::Owned(payload.to_owned())))
+}
+
 /// Pushes all of `stream` and passes the items on.
 fn push_all(assembler: &mut Assembler, stream: &[u8], mut each: impl FnMut(Item<'_>)) {
     let mut buffer = stream.to_vec();
@@ -126,7 +130,7 @@ fn exactly_the_bound_is_a_message_and_one_byte_more_is_not() {
         (vec![client(0x81, whole.as_bytes())], text(&whole)),
         (vec![client(0x01, half), client(0x80, half)], text(&whole)),
         (vec![client(0x01, whole.as_bytes()), client(0x80, b"")], text(&whole)),
-        (vec![client(0x02, half), client(0x80, half)], Ok(Item::Binary)),
+        (vec![client(0x02, half), client(0x80, half)], binary(whole.as_bytes())),
         (vec![client(0x81, more)], Ok(Item::TooLarge)),
         (vec![client(0x82, more)], Ok(Item::TooLarge)),
         (vec![client(0x01, whole.as_bytes()), client(0x80, b"x")], Ok(Item::TooLarge)),
