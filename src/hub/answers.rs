@@ -43,6 +43,7 @@ impl Hub {
         let failure = match &outcome {
             Ok(_) | Err(Unopened::Missing) => None,
             Err(Unopened::Damaged { place, .. }) => Some(("log is damaged", place.clone())),
+            Err(Unopened::Full) => Some(("session cannot be made", "storage full".to_owned())),
             Err(Unopened::Failed { reason }) => Some(("log cannot be opened", reason.clone())),
         };
         if let Some((event, cause)) = failure
@@ -56,7 +57,7 @@ impl Hub {
         match outcome {
             Ok(tip) => entry.log = Log::At(tip),
             // What is known to be there is, whatever keeps it from being opened now.
-            Err(Unopened::Missing | Unopened::Failed { .. }) if was_open => {}
+            Err(Unopened::Missing | Unopened::Full | Unopened::Failed { .. }) if was_open => {}
             Err(why) => entry.log = Log::Not(why),
         }
         if matches!(entry.log, Log::Not(Unopened::Damaged { .. })) {
@@ -76,7 +77,9 @@ impl Hub {
             } else if !matches!(entry.log, Log::Not(Unopened::Missing)) {
                 // A session that is only missing was looked for before this client came: its own
                 // turn is when that job is home, and then it is made.
-                self.fail(tag, ErrorCode::Internal, "the session's log cannot be opened");
+                let full = matches!(entry.log, Log::Not(Unopened::Full));
+                let why = if full { "storage full" } else { "the session's log cannot be opened" };
+                self.fail(tag, ErrorCode::Internal, why);
             }
         }
         for tag in waiting {

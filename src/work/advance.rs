@@ -19,6 +19,7 @@ use crate::proto::event::ErrorCode;
 use crate::proto::ident::{ModelSpec, SessionId};
 use crate::proto::payload::{Body, Outcome};
 use crate::proto::time::Mono;
+use std::io::ErrorKind;
 use std::sync::Arc;
 
 /// What has arrived for an agent.
@@ -148,6 +149,7 @@ impl Worker {
             OpenError::Damaged { tip, place } => {
                 Unopened::Damaged { tip, place: place.to_string() }
             }
+            OpenError::Io(error) if error.kind() == ErrorKind::StorageFull => Unopened::Full,
             OpenError::Io(error) => Unopened::Failed { reason: error.to_string() },
         })?;
         let Opened { log, state, inbox, torn } = opened;
@@ -188,6 +190,7 @@ impl Worker {
         let message = match why {
             Unopened::Missing => "no such session".to_owned(),
             Unopened::Damaged { place, .. } => format!("the log is damaged: {place}"),
+            Unopened::Full => "storage full".to_owned(),
             Unopened::Failed { reason } => format!("the log cannot be opened: {reason}"),
         };
         let mut replies = Vec::new();

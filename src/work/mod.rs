@@ -249,6 +249,8 @@ pub enum Unopened {
         /// Segment, line and byte.
         place: String,
     },
+    /// It was to be made, and there is no space for it.
+    Full,
     /// The disk did not let it be opened: an error, never a verdict.
     Failed {
         /// What the system said.

@@ -209,6 +209,7 @@ impl World {
         match why {
             Unopened::Missing => {}
             Unopened::Damaged { place, .. } => panic!("nothing was damaged: {place}"),
+            Unopened::Full => assert!(self.life.troubled, "the disk was never full"),
             Unopened::Failed { reason } => {
                 assert!(self.life.troubled, "nothing was wrong with the disk: {reason}");
             }
