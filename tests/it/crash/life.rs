@@ -175,11 +175,13 @@ impl Run {
             }
             thread::sleep(Duration::from_micros(self.random.below(20_000) as u64));
         }
-        match self.plan.death {
-            // It may have ended by now, and then its number may be another's.
-            Death::ProcessOne if !server.children().contains(&process) => {}
-            Death::ProcessOne => server::signal(process, "KILL"),
-            Death::Kill | Death::Term => return server.kill(),
+        if self.plan.death != Death::ProcessOne {
+            return server.kill();
+        }
+        // It may have ended by now.
+        if server.children().contains(&process) {
+            let kill = Command::new("sh").arg("-c").arg(format!("kill -KILL {process}")).output();
+            assert!(kill.is_ok());
         }
         server.exit();
     }

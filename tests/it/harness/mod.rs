@@ -8,6 +8,7 @@ pub(crate) mod files;
 pub(crate) mod http;
 pub(crate) mod provider;
 pub(crate) mod server;
+pub(crate) mod small_disk;
 pub(crate) mod tools;
 pub(crate) mod wire;
 
