@@ -16,7 +16,7 @@
 mod files;
 
 use crate::agent::{Hooks, NoHooks};
-use crate::config::Config;
+use crate::config::{Config, ProviderConfig};
 use crate::disk::inspect::{self, SessionSummary};
 use crate::disk::real::RealDisk;
 use crate::disk::{LogOptions, Store, StoreError};
@@ -25,6 +25,7 @@ use crate::limits::{DESCRIPTORS_RESERVED, OPEN_FILES_MAX, WORKERS_DEFAULT_MIN};
 use crate::model::{Model, Provider};
 use crate::net::ground::Ground;
 use crate::net::reactor::{Ended, Reactor};
+use crate::net::tls::Trust;
 use crate::os;
 use crate::proto::http_client::InvalidHeader;
 use crate::proto::ident::SessionId;
@@ -86,6 +87,13 @@ pub enum StartError {
         /// Which header, and what is wrong with it.
         error: InvalidHeader,
     },
+    /// A provider's `base_url` is https, and nobody can be trusted.
+    Tls {
+        /// The provider's name.
+        provider: String,
+        /// Why, and what to do.
+        problem: String,
+    },
     /// A tool of the embedding program is not defined as it must be.
     Tool {
         /// Its name.
@@ -114,6 +122,9 @@ impl fmt::Display for StartError {
             }
             Self::Provider { provider, error } => {
                 write!(f, "providers.{provider}.headers: {error}")
+            }
+            Self::Tls { provider, problem } => {
+                write!(f, "providers.{provider}.base_url: {problem}")
             }
             Self::Tool { tool, problem } => write!(f, "tool {tool:?}: {problem}"),
             Self::System(error) => write!(f, "the system refused a resource: {error}"),
@@ -205,13 +216,14 @@ impl Builder {
         if let Some((tool, problem)) = faulty {
             return Err(StartError::Tool { tool: tool.to_owned(), problem });
         }
+        let (trust, unread) = trust(&config)?;
         let descriptors = os::raise_fd_limit().map_err(StartError::System)?;
         let store = open_store(&config)?;
         let launcher = Arc::new(Launcher::new(&config.data_dir));
         let orphans = launcher
             .end_orphans()
             .map_err(|error| StartError::DataDir(config.data_dir.clone(), error))?;
-        let ground = Ground::listen(config.listen).map_err(|error| match error.kind() {
+        let ground = Ground::listen(config.listen, trust).map_err(|error| match error.kind() {
             io::ErrorKind::AddrInUse => StartError::AddressInUse(config.listen),
             _ => StartError::Listen(config.listen, error),
         })?;
@@ -240,6 +252,7 @@ impl Builder {
             notes.push(note.with("groups", orphans));
         }
         notes.extend(without_effect(&config));
+        notes.extend(unread);
         let hub = Hub::new(options, settings, tokens, config.roles.clone(), meter);
         if config.resume_on_start {
             pool.submit(recover_all(&config.data_dir, inbound.clone()));
@@ -328,6 +341,23 @@ fn open_store(config: &Config) -> Result<Arc<Store>, StartError> {
         StoreError::Locked { pid } => StartError::Locked { data_dir: config.data_dir.clone(), pid },
         StoreError::Io(error) => StartError::DataDir(config.data_dir.clone(), error),
     })
+}
+
+/// Whom connections to the providers trust, read only where one of them is https, and a line about what
+/// could not be read.
+fn trust(config: &Config) -> Result<(Trust, Option<Note>), StartError> {
+    let is_https = |provider: &ProviderConfig| match provider {
+        ProviderConfig::OpenAi(openai) => openai.base_url.https,
+        ProviderConfig::Echo | ProviderConfig::Scripted(_) => false,
+    };
+    let Some((name, _)) = config.providers.iter().find(|(_, provider)| is_https(provider)) else {
+        return Ok((Trust::default(), None));
+    };
+    let (trust, unread) = Trust::of_system()
+        .map_err(|problem| StartError::Tls { provider: name.clone(), problem })?;
+    let note =
+        |unread| Note::new(Level::Warn, "a CA certificate was not read").with("cause", unread);
+    Ok((trust, unread.map(note)))
 }
 
 /// Looks through the sessions on disk, beside everything else, and lets those go on that were left with

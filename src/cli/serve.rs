@@ -151,6 +151,7 @@ fn status_of(error: &StartError) -> Status {
         StartError::DataDir(..) => Status::DiskFailed,
         StartError::Listen(..)
         | StartError::Provider { .. }
+        | StartError::Tls { .. }
         | StartError::Tool { .. }
         | StartError::System(_) => Status::Bad,
     }

@@ -17,7 +17,7 @@ impl Endpoint {
         match scheme.to_ascii_lowercase().as_str() {
             "ws" | "http" => {}
             "wss" | "https" => {
-                return Err("this build has no TLS: use ws, or a proxy that adds TLS");
+                return Err("this client has no TLS: use ws, or a proxy that adds TLS");
             }
             _ => return Err(SHAPE),
         }

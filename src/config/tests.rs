@@ -266,10 +266,11 @@ const PROBLEMS: &[(&str, &[&str])] = &[
             "4: providers.p.api_key_env: the environment variable named here is not set",
         ],
     ),
+    #[cfg(not(feature = "tls"))]
     (
         "{\"providers\": {\"p\": {\"kind\": \"openai\", \"base_url\": \"https://h/\"}}}",
         &[
-            "1: providers.p.base_url: this build has no TLS: use http, or put a proxy that adds TLS in front and name it",
+            "1: providers.p.base_url: this build has no TLS: build with `cargo build --release --features tls`, or name a proxy that adds it",
         ],
     ),
     (
@@ -352,7 +353,7 @@ fn a_secret_is_in_no_debug_output_and_in_no_problem() {
             "roles": {"main": "canary/canary"}, "tools": "canary", "approvals": "canary",
             "allowed_origins": ["canary"], "log": {"sync": "canary"},
             "providers": {"p": {"kind": "openai", "base_url": "http://canary@h", "api_key_env":
-            "canary", "headers": {"A": "canary\n"}}, "q": {"kind": "openai", "base_url": "https://canary",
+            "canary", "headers": {"A": "canary\n"}}, "q": {"kind": "openai", "base_url": "ftp://canary",
             "api_key_env": "BROKEN"}}}"#,
     )
     .expect_err("everything is wrong");

@@ -76,6 +76,8 @@ pub struct Target {
     pub host: Arc<str>,
     /// The TCP port.
     pub port: u16,
+    /// Whether the connection is to be encrypted, and the peer to prove that it is `host`.
+    pub tls: bool,
 }
 
 /// A request as it goes out. It carries the provider's key, so its `Debug` shows a length only.
@@ -93,6 +95,9 @@ pub enum Net<'a> {
     Eof,
     /// The connection could not be made, or broke; it is closed. Says how, for people.
     Failed(&'a str),
+    /// The connection was not made, because the peer did not prove who it is; it is closed. Says how,
+    /// for people.
+    Untrusted(&'a str),
 }
 
 /// One step's request with all its retries.
@@ -258,7 +263,7 @@ mod tests {
 
     #[test]
     fn the_bytes_of_a_request_are_not_shown() {
-        let target = Target { host: "h".into(), port: 80 };
+        let target = Target { host: "h".into(), port: 80, tls: false };
         let request = RequestBytes::new(b"canary".to_vec());
         assert_eq!(&*request, b"canary");
         let shown = format!("{:?}", Action::Connect { target, request });

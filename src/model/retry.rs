@@ -24,7 +24,8 @@ pub(super) enum Trouble {
         /// The text names a quota that is spent, not a rate that is exceeded.
         quota_spent: bool,
     },
-    /// Anything else: an error inside a successful answer, a bound, a time-out after connecting.
+    /// Anything else: a peer that is not trusted, an error inside a successful answer, a bound, a
+    /// time-out after connecting.
     Final,
 }
 
@@ -108,7 +109,7 @@ mod tests {
     use super::*;
 
     /// The README's rows, and every trouble that each of them speaks of.
-    fn rows() -> [(&'static str, &'static str, Vec<Trouble>); 8] {
+    fn rows() -> [(&'static str, &'static str, Vec<Trouble>); 9] {
         let statuses = |codes: &[u16], told, quota_spent| -> Vec<Trouble> {
             codes.iter().map(|&code| Trouble::Status { code, told, quota_spent }).collect()
         };
@@ -122,6 +123,7 @@ mod tests {
         let rate = statuses(&[429], None, false);
         let may_pass = [with_and_without_quota(&may_pass, None), rate].concat();
         [
+            ("a certificate that is not accepted", "no", vec![Trouble::Final]),
             (
                 "no connection, connection lost, empty answer",
                 "yes",

@@ -1,6 +1,7 @@
 //! What the reactor stands on: the poll, the sockets and pipes that are there before anything is served,
-//! and which token means whom.
+//! whom its connections trust, and which token means whom.
 
+use super::tls::Trust;
 use crate::conn::slab::Tag;
 use crate::limits::LISTEN_BACKLOG;
 use crate::os;
@@ -54,11 +55,12 @@ pub struct Ground {
     pub(super) signals: (pipe::Sender, pipe::Receiver),
     pub(super) inbound: Inbound,
     pub(super) answers: Receiver<Done>,
+    pub(super) trust: Trust,
 }
 
 impl Ground {
-    /// Listens on `address`.
-    pub fn listen(address: SocketAddr) -> io::Result<Self> {
+    /// Listens on `address`; connections to providers will trust whom `trust` does.
+    pub fn listen(address: SocketAddr, trust: Trust) -> io::Result<Self> {
         let poll = Poll::new()?;
         let waker = Waker::new(poll.registry(), WAKER)?;
         let mut listener = TcpListener::bind(address)?;
@@ -70,7 +72,7 @@ impl Ground {
             // It fails only when the eventfd is gone, and then so is the reactor.
             waker.wake().ok();
         });
-        Ok(Self { poll, listener, signals: (sender, receiver), inbound, answers })
+        Ok(Self { poll, listener, signals: (sender, receiver), inbound, answers, trust })
     }
 
     /// The address it listens on, with its real port.

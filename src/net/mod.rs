@@ -7,8 +7,14 @@
 
 pub mod ground;
 pub mod reactor;
+#[cfg(feature = "tls")]
+pub mod tls;
+#[cfg(not(feature = "tls"))]
+#[path = "no_tls.rs"]
+pub mod tls;
 mod child;
 mod socket;
+mod stream;
 mod upstream;
 
 use crate::work::Job;

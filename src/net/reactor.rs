@@ -77,8 +77,8 @@ impl Reactor {
         journal: Journal,
         clock: fn() -> Wall,
     ) -> io::Result<Self> {
-        let Ground { poll, listener, signals, inbound, answers } = ground;
-        let upstreams = Upstreams::new(poll.registry().try_clone()?, resolver);
+        let Ground { poll, listener, signals, inbound, answers, trust } = ground;
+        let upstreams = Upstreams::new(poll.registry().try_clone()?, resolver, trust);
         let children = Children::new(poll.registry().try_clone()?);
         Ok(Self {
             poll,

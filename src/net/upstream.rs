@@ -1,9 +1,12 @@
 //! Connections to model providers: at most one for each agent.
 //!
 //! Knows no HTTP: a request's bytes go out, the answer's bytes come in, and both ends are reported.
-//! A provider whose agent is behind is not read; its readiness is remembered.
+//! A provider whose agent is behind is not read; its readiness is remembered. With TLS a connection
+//! stands when its handshake is over.
 
 use super::ground::{Source, token};
+use super::stream::{Broken, Stream};
+use super::tls::Trust;
 use crate::conn::slab::{Slab, Tag};
 use crate::limits::{NAME_CACHE_S, ROUND_BYTES};
 use crate::model::{RequestBytes, Target};
@@ -14,7 +17,7 @@ use crate::work::names::{Resolved, Resolver};
 use mio::net::TcpStream;
 use mio::{Interest, Registry};
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
@@ -22,6 +25,7 @@ use std::sync::Arc;
 pub(super) struct Upstreams {
     registry: Registry,
     resolver: Resolver,
+    trust: Trust,
     links: Slab<Link>,
     by_agent: HashMap<Tag, Tag>,
     /// Names looked up lately, and until when that is believed.
@@ -36,6 +40,7 @@ pub(super) struct Upstreams {
 
 struct Link {
     agent: Tag,
+    target: Target,
     request: RequestBytes,
     /// Bytes of the request that are out.
     sent: usize,
@@ -45,18 +50,19 @@ struct Link {
 
 enum State {
     /// Its name is being looked up.
-    Resolving(Target),
+    Resolving,
     /// The connection is being made; if it fails, the next address is tried.
     Connecting { stream: TcpStream, rest: VecDeque<SocketAddr> },
-    /// Bytes pass.
-    Open { stream: TcpStream, readable: bool, writable: bool },
+    /// Bytes pass, and once they may be the request's, its agent is `told`.
+    Open { stream: Stream, told: bool },
 }
 
 impl Upstreams {
-    pub(super) fn new(registry: Registry, resolver: Resolver) -> Self {
+    pub(super) fn new(registry: Registry, resolver: Resolver, trust: Trust) -> Self {
         Self {
             registry,
             resolver,
+            trust,
             links: Slab::default(),
             by_agent: HashMap::new(),
             names: HashMap::new(),
@@ -81,8 +87,9 @@ impl Upstreams {
             self.drop_link(old);
         }
         let Upstream::Connect { target, request } = command else { return };
-        let state = State::Resolving(target.clone());
-        let link = self.links.insert(Link { agent, request, sent: 0, state, listed: false });
+        let state = State::Resolving;
+        let link = Link { agent, target: target.clone(), request, sent: 0, state, listed: false };
+        let link = self.links.insert(link);
         self.by_agent.insert(agent, link);
         let host = target.host.trim_matches(['[', ']']);
         if let Ok(address) = host.parse::<IpAddr>() {
@@ -106,7 +113,10 @@ impl Upstreams {
     pub(super) fn resolved(&mut self, resolved: Resolved, now: Mono) {
         let Resolved { host, port, outcome } = resolved;
         self.asked.remove(&(host.clone(), port));
-        let waits = |link: &Link| matches!(&link.state, State::Resolving(target) if target.host == host && target.port == port);
+        let waits = |link: &Link| {
+            let Target { host: wanted, port: wanted_port, .. } = &link.target;
+            matches!(link.state, State::Resolving) && *wanted == host && *wanted_port == port
+        };
         let waiting: Vec<Tag> =
             self.links.iter().filter(|(_, link)| waits(link)).map(|(tag, _)| tag).collect();
         match outcome {
@@ -119,7 +129,7 @@ impl Upstreams {
             }
             Err(reason) => {
                 for link in waiting {
-                    self.fail(link, &format!("{host}: {reason}"));
+                    self.end(link, NetEvent::Failed(format!("{host}: {reason}")));
                 }
             }
         }
@@ -139,7 +149,7 @@ impl Upstreams {
                 Err(error) => last = format!("{address}: {error}"),
             }
         }
-        self.fail(tag, &last);
+        self.end(tag, NetEvent::Failed(last));
     }
 
     fn start(&self, tag: Tag, address: SocketAddr) -> io::Result<TcpStream> {
@@ -153,9 +163,8 @@ impl Upstreams {
     pub(super) fn event(&mut self, slot: u32, can_read: bool, can_write: bool) {
         let Some(tag) = self.links.tag_at(slot) else { return };
         let Some(link) = self.links.get_mut(tag) else { return };
-        if let State::Open { readable, writable, .. } = &mut link.state {
-            *readable |= can_read;
-            *writable |= can_write;
+        if let State::Open { stream, .. } = &mut link.state {
+            stream.moved(can_read, can_write);
         }
         self.list(tag);
     }
@@ -190,12 +199,7 @@ impl Upstreams {
         match outcome {
             Exchange::Waits => {}
             Exchange::Again => self.list(tag),
-            Exchange::Eof => {
-                self.events.push((agent, NetEvent::Eof));
-                self.by_agent.remove(&agent);
-                self.drop_link(tag);
-            }
-            Exchange::Failed(error) => self.fail(tag, &error.to_string()),
+            Exchange::Over(event) => self.end(tag, event),
         }
     }
 
@@ -213,27 +217,30 @@ impl Upstreams {
         let rest = std::mem::take(rest);
         if let Some(error) = error {
             if rest.is_empty() {
-                self.fail(tag, &error.to_string());
+                self.end(tag, NetEvent::Failed(error.to_string()));
             } else {
                 self.connect(tag, rest);
             }
             return;
         }
-        let placeholder = State::Resolving(Target { host: Arc::from(""), port: 0 });
-        let State::Connecting { stream, .. } = std::mem::replace(&mut link.state, placeholder)
-        else {
-            unreachable!("matched above");
-        };
+        let connecting = std::mem::replace(&mut link.state, State::Resolving);
+        let State::Connecting { stream, .. } = connecting else { unreachable!("matched above") };
         // Best effort: a request goes out in one write as a rule, and a late one is still right.
         stream.set_nodelay(true).ok();
-        link.state = State::Open { stream, readable: true, writable: true };
-        self.events.push((link.agent, NetEvent::Connected));
+        let Target { tls, host, .. } = &link.target;
+        match tls.then(|| self.trust.session(host)).transpose() {
+            Ok(session) => {
+                link.state = State::Open { stream: Stream::new(stream, session), told: false };
+            }
+            Err(broken) => self.end(tag, broken.into()),
+        }
     }
 
-    fn fail(&mut self, tag: Tag, reason: &str) {
+    /// A link is over: its agent hears how, and nothing more.
+    fn end(&mut self, tag: Tag, event: NetEvent) {
         if let Some(link) = self.links.get(tag) {
             let agent = link.agent;
-            self.events.push((agent, NetEvent::Failed(reason.to_owned())));
+            self.events.push((agent, event));
             self.by_agent.remove(&agent);
             self.drop_link(tag);
         }
@@ -249,8 +256,16 @@ impl Upstreams {
 enum Exchange {
     Waits,
     Again,
-    Eof,
-    Failed(io::Error),
+    Over(NetEvent),
+}
+
+impl From<Broken> for NetEvent {
+    fn from(broken: Broken) -> Self {
+        match broken {
+            Broken::Lost(reason) => Self::Failed(reason),
+            Broken::Untrusted(reason) => Self::Untrusted(reason),
+        }
+    }
 }
 
 impl Link {
@@ -260,32 +275,33 @@ impl Link {
         wants: bool,
         events: &mut Vec<(Tag, NetEvent)>,
     ) -> Exchange {
-        let State::Open { stream, readable, writable } = &mut self.state else {
-            return Exchange::Waits;
-        };
-        while *writable && self.sent < self.request.len() {
-            match stream.write(&self.request[self.sent..]) {
-                Ok(n) => self.sent += n,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => *writable = false,
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                // A server may answer and close before it has read all; the answer counts.
-                Err(_) => self.sent = self.request.len(),
+        let State::Open { stream, told } = &mut self.state else { return Exchange::Waits };
+        let (mut budget, mut received, mut over) = (ROUND_BYTES, Vec::new(), None);
+        loop {
+            // With TLS also what it has to say by itself, an alert about what was just received for one.
+            self.sent += stream.send(&self.request[self.sent..]);
+            if stream.is_established() && !std::mem::replace(told, true) {
+                events.push((self.agent, NetEvent::Connected));
             }
-        }
-        let mut budget = ROUND_BYTES;
-        while *readable && wants && budget > 0 {
+            if !received.is_empty() {
+                events.push((self.agent, NetEvent::Bytes(std::mem::take(&mut received))));
+            }
+            if let Some(event) = over {
+                return Exchange::Over(event);
+            }
+            // A handshake brings the agent no bytes, so there is always room for it.
+            if !stream.is_readable() || (*told && !wants) {
+                return Exchange::Waits;
+            }
+            if budget == 0 {
+                return Exchange::Again;
+            }
             let share = budget.min(buffer.len());
-            match stream.read(&mut buffer[..share]) {
-                Ok(0) => return Exchange::Eof,
-                Ok(n) => {
-                    budget -= n;
-                    events.push((self.agent, NetEvent::Bytes(buffer[..n].to_vec())));
-                }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => *readable = false,
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Exchange::Failed(error),
+            match stream.receive(&mut buffer[..share], &mut received) {
+                Ok(Some(n)) => budget -= n,
+                Ok(None) => over = Some(NetEvent::Eof),
+                Err(broken) => over = Some(broken.into()),
             }
         }
-        if *readable && wants { Exchange::Again } else { Exchange::Waits }
     }
 }

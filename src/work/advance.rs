@@ -73,6 +73,8 @@ pub enum NetEvent {
     Eof,
     /// It could not be made, or broke.
     Failed(String),
+    /// It was not made, because the provider did not prove who it is.
+    Untrusted(String),
 }
 
 /// Advance one agent.

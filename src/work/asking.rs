@@ -24,6 +24,7 @@ impl Run<'_> {
             NetEvent::Bytes(bytes) => call.feed(now, Net::Bytes(bytes)),
             NetEvent::Eof => call.feed(now, Net::Eof),
             NetEvent::Failed(reason) => call.feed(now, Net::Failed(reason)),
+            NetEvent::Untrusted(reason) => call.feed(now, Net::Untrusted(reason)),
         }
         asking.state = AskState::Ready;
         self.pump();

@@ -41,6 +41,8 @@ mod slow_reader;
 mod storm;
 mod supersede;
 mod tidy;
+#[cfg(feature = "tls")]
+mod tls;
 mod tokens;
 mod tool_ends;
 mod tools;

@@ -406,8 +406,9 @@ fn ci_runs_the_tests_that_the_readme_tells_people_to_run() {
     assert!(test.starts_with("cargo test"), "README.md: the second command tests: {test}");
     let ci = fs::read_to_string(root().join(".ci/run")).unwrap();
     for (index, line) in ci.lines().enumerate() {
+        // What the README's command does not reach is the tests of a feature.
         assert!(
-            !line.trim_start().starts_with("cargo test"),
+            !line.trim_start().starts_with("cargo test") || line.contains("--features"),
             ".ci/run:{}: take the test command from README.md, do not write it again",
             index + 1
         );

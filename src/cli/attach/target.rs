@@ -98,7 +98,7 @@ mod tests {
             (
                 "wss://h/agents/a/ws",
                 Some("t"),
-                "wss://h/agents/a/ws: this build has no TLS: use ws, or a proxy that adds TLS",
+                "wss://h/agents/a/ws: this client has no TLS: use ws, or a proxy that adds TLS",
             ),
             (
                 "s1",

@@ -156,17 +156,21 @@ impl Exchange {
                     Phase::Reading(Box::new(Reading { parser, body, deadline, heard: false }));
             }
             (Phase::Connecting { .. }, Net::Failed(why)) => {
-                self.not_connected(now, Link::Gone, why);
+                self.not_connected(now, Link::Gone, Trouble::NoConnection, why);
             }
             (Phase::Connecting { .. }, Net::Eof) => {
-                self.not_connected(now, Link::Gone, "the connection was closed");
+                let why = "the connection was closed";
+                self.not_connected(now, Link::Gone, Trouble::NoConnection, why);
+            }
+            (Phase::Connecting { .. }, Net::Untrusted(why)) => {
+                self.not_connected(now, Link::Gone, Trouble::Final, why);
             }
             (Phase::Reading(_), Net::Bytes(bytes)) => self.read(now, bytes),
             (Phase::Reading(reading), Net::Eof) => {
                 let end = reading.parser.eof();
                 self.ended(now, Link::Gone, end.err());
             }
-            (Phase::Reading(_), Net::Failed(_)) => {
+            (Phase::Reading(_), Net::Failed(_) | Net::Untrusted(_)) => {
                 self.ended(now, Link::Gone, Some(ResponseError::Truncated));
             }
             _ => {}
@@ -185,7 +189,7 @@ impl Exchange {
         match &self.phase {
             Phase::Connecting { deadline } if *deadline <= now => {
                 let why = format!("nobody answered within {} s", config.connect_timeout_s);
-                self.not_connected(now, Link::Standing, &why);
+                self.not_connected(now, Link::Standing, Trouble::NoConnection, &why);
             }
             Phase::Reading(reading) if reading.deadline <= now => {
                 let reason = if reading.heard {
@@ -220,10 +224,10 @@ impl Exchange {
         }
     }
 
-    fn not_connected(&mut self, now: Mono, link: Link, why: &str) {
+    fn not_connected(&mut self, now: Mono, link: Link, trouble: Trouble, why: &str) {
         let target = &self.provider.target;
         let reason = format!("no connection to {}:{}: {why}", target.host, target.port);
-        self.fail(now, link, Failure { trouble: Trouble::NoConnection, ..Failure::last(reason) });
+        self.fail(now, link, Failure { trouble, ..Failure::last(reason) });
     }
 
     fn read(&mut self, now: Mono, bytes: &[u8]) {

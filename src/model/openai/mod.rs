@@ -55,7 +55,7 @@ impl OpenAi {
             check_header("Authorization", key.expose())?;
         }
         let url = &config.base_url;
-        let target = Target { host: url.host.as_str().into(), port: url.port };
+        let target = Target { host: url.host.as_str().into(), port: url.port, tls: url.https };
         let learned = Learned::default();
         if config.id_style == Some(IdStyle::Mistral9) {
             let fact = Facts::default().flipped(Fact::WantsNineLetterIds);

@@ -33,7 +33,7 @@ impl Provider {
             for stream in listener.incoming() {
                 let sender = sender.clone();
                 let stream = stream.unwrap();
-                thread::spawn(move || read_request(stream).map(|ask| sender.send(ask)));
+                thread::spawn(move || asked(stream).map(|ask| sender.send(ask)));
             }
         });
         Self { addr, asks }
@@ -58,10 +58,15 @@ impl Provider {
     }
 }
 
-/// Reads one request; `None` where the peer hung up first.
-fn read_request(mut stream: TcpStream) -> Option<Ask> {
+fn asked(mut stream: TcpStream) -> Option<Ask> {
     stream.set_nodelay(true).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let (head, body) = read_request(&mut stream)?;
+    Some(Ask { head, body, stream })
+}
+
+/// Reads one request, head and body; `None` where the peer hung up first.
+pub(crate) fn read_request(stream: &mut impl Read) -> Option<(String, Value)> {
     let mut bytes = Vec::new();
     let mut piece = [0; 4096];
     loop {
@@ -74,7 +79,7 @@ fn read_request(mut stream: TcpStream) -> Option<Ask> {
         if body.len() >= length {
             assert_eq!(body.len(), length, "bytes behind the body");
             let body = serde_json::from_slice(body).unwrap();
-            return Some(Ask { head, body, stream });
+            return Some((head, body));
         }
     }
 }

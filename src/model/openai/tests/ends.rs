@@ -255,6 +255,13 @@ fn a_connection_that_fails_before_the_first_delta_is_tried_again() {
 }
 
 #[test]
+fn a_server_that_does_not_prove_who_it_is_is_not_asked_again() {
+    let outcome = ask(&[Server::Deceives]);
+    let expected = "no connection to 127.0.0.1:11434: its certificate has expired";
+    assert_eq!(outcome.reason(), expected);
+}
+
+#[test]
 fn broken_json_in_the_stream_fails_the_answer_and_quotes_nothing_of_it() {
     let outcome = ask(&[stream(&[&text("hi"), r#"{"choices":[{"delta":{"content":"canary}]"#])]);
     let reason = outcome.reason();

@@ -83,6 +83,8 @@ enum Server {
     Breaks(Vec<u8>),
     /// Does not let us connect.
     Refuses,
+    /// Does not prove who it is.
+    Deceives,
     /// Says nothing to our attempt to connect.
     Ignores,
 }
@@ -94,6 +96,7 @@ enum Event {
     Bytes(Vec<u8>),
     Eof,
     Failed,
+    Untrusted,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -158,7 +161,7 @@ fn drive(provider: &Arc<OpenAi>, request: &Request<'_>, servers: &[Server], feed
             }
             Action::Connect { target, request } => {
                 assert!(connection.is_none(), "a connection still stands");
-                assert_eq!(target, Target { host: "127.0.0.1".into(), port: 11434 });
+                assert_eq!((&*target.host, target.port, target.tls), ("127.0.0.1", 11434, false));
                 waits_ms.extend(left.map(|left| now.since(left)));
                 requests.push(String::from_utf8(request.to_vec()).unwrap());
                 let server = servers.next().expect("one connection too many");
@@ -183,9 +186,10 @@ fn drive(provider: &Arc<OpenAi>, request: &Request<'_>, servers: &[Server], feed
                         Event::Bytes(bytes) => Net::Bytes(bytes),
                         Event::Eof => Net::Eof,
                         Event::Failed => Net::Failed("connection reset"),
+                        Event::Untrusted => Net::Untrusted("its certificate has expired"),
                     };
                     call.feed(now, net);
-                    if matches!(event, Event::Eof | Event::Failed) {
+                    if matches!(event, Event::Eof | Event::Failed | Event::Untrusted) {
                         connection = None;
                         left = Some(now);
                     }
@@ -204,6 +208,7 @@ impl Server {
     fn events(&self, feed: Feed) -> VecDeque<Event> {
         let (bytes, end) = match self {
             Server::Refuses => return VecDeque::from([Event::Failed]),
+            Server::Deceives => return VecDeque::from([Event::Untrusted]),
             Server::Ignores => return VecDeque::new(),
             Server::Answers(bytes) => (bytes, Some(Event::Eof)),
             Server::Holds(bytes) => (bytes, None),

@@ -114,7 +114,7 @@ fn a_base_url_says_whom_to_ask_and_for_what() {
     ] {
         let base_url = BaseUrl::parse(url).unwrap();
         let (target, request) = asked(OpenAiConfig { base_url, ..config() });
-        assert_eq!(target, Target { host: host.into(), port }, "{url}");
+        assert_eq!(target, Target { host: host.into(), port, tls: false }, "{url}");
         let head = format!("POST {path} HTTP/1.1\r\nHost: {authority}\r\n");
         assert!(request.starts_with(&head), "{url}: {request}");
     }
