@@ -53,6 +53,15 @@ pub const INBOX_FILE_BYTES_MAX: usize = 64 << 20;
 /// lies between, chunks above all, is read over.
 pub const HISTORY_SCAN_FACTOR: usize = 16;
 
+/// Old segments of a session that one job removes.
+pub const REMOVALS_MAX: usize = 256;
+/// Sessions that one job of the sweep looks at for old segments.
+pub const SWEEP_SESSIONS_MAX: usize = 64;
+/// Between two jobs of a sweep through the sessions.
+pub const SWEEP_S: u64 = 60;
+/// From the end of one sweep to the beginning of the next: what is kept is counted in days.
+pub const SWEEP_ROUND_S: u64 = 3600;
+
 // What a turn may grow to (clarifications, section 4).
 
 /// Steps of one turn; a further one fails it.

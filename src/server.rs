@@ -17,7 +17,7 @@ mod files;
 
 use crate::agent::{Hooks, NoHooks};
 use crate::config::{Config, ProviderConfig};
-use crate::disk::inspect::{self, SessionSummary};
+use crate::disk::inspect;
 use crate::disk::real::RealDisk;
 use crate::disk::{LogOptions, Store, StoreError};
 use crate::hub::{Hub, Options};
@@ -368,23 +368,19 @@ fn recover_all(data_dir: &Path, inbound: Inbound) -> Job {
         let unread = |error: io::Error| {
             Note::new(Level::Warn, "open turns not looked for").with("cause", error)
         };
-        let sessions = match inspect::sessions(&RealDisk, &data_dir) {
+        let sessions = match inspect::session_ids(&RealDisk, &data_dir) {
             Ok(sessions) => sessions,
             Err(error) => return vec![Done::Notes(vec![unread(error)])],
         };
         let mut notes = Vec::new();
-        for summary in sessions {
-            match summary {
-                Ok(SessionSummary { id: session, open_turn, .. }) => {
-                    match inspect::may_hold_wake(&RealDisk, &data_dir, &session) {
-                        Ok(wake) if open_turn || wake => {
-                            inbound.send(Done::Control(Control::Recover { session }));
-                        }
-                        Ok(_) => {}
-                        Err(error) => notes.push(unread(error)),
-                    }
-                }
-                Err(error) => notes.push(unread(error)),
+        for session in sessions {
+            let goes_on = inspect::summary(&RealDisk, &data_dir, &session).and_then(|summary| {
+                Ok(summary.open_turn || inspect::may_hold_wake(&RealDisk, &data_dir, &session)?)
+            });
+            match goes_on {
+                Ok(true) => inbound.send(Done::Control(Control::Recover { session })),
+                Ok(false) => {}
+                Err(error) => notes.push(unread(error).about(&session)),
             }
         }
         vec![Done::Notes(notes)]
@@ -393,15 +389,7 @@ fn recover_all(data_dir: &Path, inbound: Inbound) -> Job {
 
 /// What the configuration asks for in vain.
 fn without_effect(config: &Config) -> Vec<Note> {
-    let kept = [
-        ("log.keep_events", config.log.keep_events.is_some()),
-        ("log.keep_days", config.log.keep_days.is_some()),
-    ];
-    let mut notes: Vec<Note> = kept
-        .into_iter()
-        .filter(|(_, is_set)| *is_set)
-        .map(|(key, _)| Note::new(Level::Warn, "has no effect in this version").with("key", key))
-        .collect();
+    let mut notes = Vec::new();
     if !config.tools.is_empty() && config.policy.is_empty() {
         let note = Note::new(Level::Warn, "policy is empty, so every tool call is refused");
         notes.push(note.with("tools", config.tools.len()));

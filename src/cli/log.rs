@@ -5,10 +5,11 @@ use std::io::{self, BufWriter, Write as _};
 use std::path::Path;
 
 use super::args::Log;
-use super::{Failure, World, no_session, unreadable};
+use super::{Failure, World, in_lines, no_session, unreadable};
 use crate::disk::ReadError;
-use crate::disk::inspect::{self, Finding};
+use crate::disk::inspect;
 use crate::disk::real::RealDisk;
+use crate::disk::verify;
 use crate::proto::ident::SessionId;
 
 /// Prints a session's events as the socket sends them, one a line.
@@ -16,9 +17,13 @@ pub(super) fn run(log: &Log, world: &World) -> Result<(), Failure> {
     let mut out = BufWriter::with_capacity(PRINT_BYTES, world.stdout.clone());
     let Log { session, data_dir, from_seq, types } = log;
     let mut print = |line: &[u8]| out.write_all(line);
-    inspect::dump(&RealDisk, data_dir, session, *from_seq, types, &mut print)
+    let first = inspect::dump(&RealDisk, data_dir, session, *from_seq, types, &mut print)
         .map_err(|error| read_failure(session, data_dir, error))?;
     out.flush()?;
+    if first > *from_seq {
+        let why = "older ones were removed (log.keep_events, log.keep_days)";
+        world.stderr.print(format!("terret-ws: {session} begins with event {first}: {why}\n"))?;
+    }
     Ok(())
 }
 
@@ -28,41 +33,45 @@ pub(super) fn verify(
     data_dir: &Path,
     world: &World,
 ) -> Result<(), Failure> {
-    let sessions = match session {
-        Some(session) => vec![session.clone()],
-        None => all_sessions(data_dir)?,
-    };
-    let mut damaged = false;
-    for session in &sessions {
-        let mut findings: Vec<Finding> = Vec::new();
-        let checked =
-            inspect::verify(&RealDisk, data_dir, session, |finding| findings.push(finding))
-                .map_err(|error| read_failure(session, data_dir, error.into()))?;
-        for finding in &findings {
-            world.stdout.print(format!("{session}: {finding}\n"))?;
-        }
-        let bad = findings.iter().any(Finding::is_damage);
-        let verdict = if bad { "damaged" } else { "sound" };
-        let inspect::Checked { segments, events, bytes } = checked;
-        let [events, segments, bytes] =
-            [(events, "event"), (segments, "segment"), (bytes, "byte")].map(counted);
-        world.stdout.print(format!("{session}: {verdict}: {events}, {segments}, {bytes}\n"))?;
-        damaged |= bad;
+    if let Some(session) = session {
+        let (lines, sound) = verify_one(session, data_dir)
+            .map_err(|error| read_failure(session, data_dir, error.into()))?;
+        world.stdout.print(in_lines(&lines))?;
+        return if sound { Ok(()) } else { Err(Failure::shown()) };
     }
-    if damaged { Err(Failure::shown()) } else { Ok(()) }
+    let sessions = inspect::session_ids(&RealDisk, data_dir)
+        .map_err(|error| unreadable(&data_dir.display().to_string(), &error))?;
+    let mut all_sound = true;
+    for session in &sessions {
+        let (lines, sound) = match verify_one(session, data_dir) {
+            Ok(verified) => verified,
+            // A directory without a segment: the first connection makes one.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            Err(error) => (vec![format!("{session}: unreadable: {error}")], false),
+        };
+        all_sound &= sound;
+        world.stdout.print(in_lines(&lines))?;
+    }
+    if all_sound { Ok(()) } else { Err(Failure::shown()) }
+}
+
+/// Checks one session: what is to be said about it, and whether it is sound.
+fn verify_one(session: &SessionId, data_dir: &Path) -> io::Result<(Vec<String>, bool)> {
+    let (mut lines, mut sound) = (Vec::new(), true);
+    let checked = verify::verify(&RealDisk, data_dir, session, |finding| {
+        lines.push(format!("{session}: {finding}"));
+        sound &= !finding.is_damage();
+    })?;
+    let verdict = if sound { "sound" } else { "damaged" };
+    let verify::Checked { segments, events, bytes } = checked;
+    let [events, segments, bytes] =
+        [(events, "event"), (segments, "segment"), (bytes, "byte")].map(counted);
+    lines.push(format!("{session}: {verdict}: {events}, {segments}, {bytes}"));
+    Ok((lines, sound))
 }
 
 fn counted((number, one): (u64, &str)) -> String {
     format!("{number} {one}{}", if number == 1 { "" } else { "s" })
-}
-
-fn all_sessions(data_dir: &Path) -> Result<Vec<SessionId>, Failure> {
-    let summaries = inspect::sessions(&RealDisk, data_dir)
-        .map_err(|error| unreadable(&data_dir.display().to_string(), &error))?;
-    summaries
-        .map(|summary| summary.map(|summary| summary.id))
-        .collect::<io::Result<_>>()
-        .map_err(|error| unreadable(&data_dir.display().to_string(), &error))
 }
 
 fn read_failure(session: &SessionId, data_dir: &Path, error: ReadError) -> Failure {
@@ -74,6 +83,7 @@ fn read_failure(session: &SessionId, data_dir: &Path, error: ReadError) -> Failu
         ReadError::Io(error) if error.kind() == io::ErrorKind::NotFound => {
             no_session(session, data_dir)
         }
+        ReadError::Removed { .. } => Failure::bad(format!("{session}: {error}")),
         ReadError::Io(error) => unreadable(&format!("{session} in {}", data_dir.display()), &error),
     }
 }

@@ -10,17 +10,26 @@ use crate::disk::inspect::{self, SessionSummary};
 use crate::disk::real::RealDisk;
 use crate::proto::ident::SessionId;
 
-/// Prints one line a session, under a line of titles.
+/// Prints one line a session, under a line of titles. One that cannot be read is named, and the others
+/// are listed nevertheless.
 pub(super) fn list(data_dir: &Path, world: &World) -> Result<(), Failure> {
-    let shown = data_dir.display().to_string();
-    let summaries =
-        inspect::sessions(&RealDisk, data_dir).map_err(|error| unreadable(&shown, &error))?;
+    let sessions = inspect::session_ids(&RealDisk, data_dir)
+        .map_err(|error| unreadable(&data_dir.display().to_string(), &error))?;
     world.stdout.print(row("SESSION", "EVENTS", "BYTES", "LAST EVENT", "TURN"))?;
-    for summary in summaries {
-        let summary = summary.map_err(|error| unreadable(&shown, &error))?;
-        world.stdout.print(line(&summary))?;
+    let mut all = true;
+    for session in &sessions {
+        match inspect::summary(&RealDisk, data_dir, session) {
+            Ok(summary) => world.stdout.print(line(&summary))?,
+            Err(error) => {
+                all = false;
+                world.stderr.print(format!(
+                    "terret-ws: {session} cannot be read: {error}; \
+                     `terret-ws log verify {session}` tells all\n"
+                ))?;
+            }
+        }
     }
-    Ok(())
+    if all { Ok(()) } else { Err(Failure::shown()) }
 }
 
 fn line(summary: &SessionSummary) -> String {

@@ -103,6 +103,26 @@ impl Subscription {
         Some(truncated)
     }
 
+    /// What was to be read has been removed; the log begins with `first`, and ends with `tip`.
+    ///
+    /// The reader goes on from there. Returns what it must be told.
+    pub fn skip_to(&mut self, first: u64, tip: u64) -> Truncated {
+        assert!(self.mode == Mode::Reading && first > self.next, "a reader never goes back");
+        let skipped = Truncated { requested: self.next, from: first };
+        self.mode = if first > tip { Mode::Live } else { Mode::Waiting };
+        match &mut self.kind {
+            Kind::Tail { window_end } => *window_end = None,
+            Kind::History { until } => {
+                *until = tip.min(until.saturating_add(first - self.next));
+                if first > *until {
+                    self.mode = Mode::Ended;
+                }
+            }
+        }
+        self.next = first;
+        skipped
+    }
+
     /// A piece of `count` events from [`Subscription::next`] on was read and goes to the reader.
     ///
     /// # Errors

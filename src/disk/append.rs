@@ -35,6 +35,8 @@ pub struct SessionLog {
     pub(super) heal: Option<Box<Heal>>,
     pub(super) mailbox: Mailbox,
     pub(super) file: Option<Box<dyn DiskFile>>,
+    /// A segment was finished since old ones were last looked for.
+    pub(super) rolled: bool,
 }
 
 /// Where the next line goes.
@@ -204,7 +206,7 @@ impl SessionLog {
         Ok(())
     }
 
-    fn sync(&self, store: &Store) -> Result<(), Stop> {
+    pub(super) fn sync(&self, store: &Store) -> Result<(), Stop> {
         let file = self.file.as_deref().expect("`ready` opened it");
         store.sync_data(file, &self.path(store))
     }
@@ -222,6 +224,7 @@ impl SessionLog {
         let (file, end) = begin_segment(store, self.session(), &header, ack)?;
         self.file = Some(file);
         self.end = end;
+        self.rolled = true;
         Ok(())
     }
 

@@ -27,8 +27,8 @@ pub enum OpenError {
     Damaged {
         /// The damage that was met first.
         place: Place,
-        /// The last valid line, which is what `hello` names.
-        tip: Tip,
+        /// The last valid line, which is what `hello` names; nothing if none is left.
+        tip: Option<Tip>,
     },
     /// An error, never a verdict: nothing was cut. Of kind `StorageFull` when a session that was to
     /// be made did not fit.
@@ -67,6 +67,11 @@ pub enum AppendError {
 pub enum ReadError {
     /// The next event cannot be read; those before it were served by earlier pieces.
     Damaged(Place),
+    /// It is older than what is kept: old segments have been removed.
+    Removed {
+        /// The seq of the first event that there is.
+        first: u64,
+    },
     /// An error, never a verdict.
     Io(io::Error),
 }
@@ -90,13 +95,28 @@ impl Stop {
     }
 }
 
-impl From<Stop> for OpenError {
+impl From<Stop> for io::Error {
     fn from(stop: Stop) -> Self {
-        Self::Io(match stop {
+        match stop {
             Stop::NoSpace => io::ErrorKind::StorageFull.into(),
             Stop::Unopened(error) => error,
             Stop::Latched(error) => io::Error::other(error),
-        })
+        }
+    }
+}
+
+impl From<Stop> for OpenError {
+    fn from(stop: Stop) -> Self {
+        Self::Io(stop.into())
+    }
+}
+
+impl From<ReadError> for io::Error {
+    fn from(error: ReadError) -> Self {
+        match error {
+            ReadError::Io(error) => error,
+            told => io::Error::other(told.to_string()),
+        }
     }
 }
 
@@ -134,7 +154,10 @@ impl fmt::Display for OpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Missing => f.write_str("no such session"),
-            Self::Damaged { place, .. } => write!(f, "the log is damaged: {place}"),
+            Self::Damaged { place, tip } => {
+                let none_left = if tip.is_none() { "; no event is left" } else { "" };
+                write!(f, "the log is damaged: {place}{none_left}")
+            }
             Self::Io(error) if is_no_space(error) => f.write_str(FULL),
             Self::Io(error) => write!(f, "the log cannot be opened: {error}"),
         }
@@ -155,6 +178,9 @@ impl fmt::Display for ReadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Damaged(place) => write!(f, "the log is damaged: {place}"),
+            Self::Removed { first } => {
+                write!(f, "events before {first} are no longer kept; resubscribe")
+            }
             Self::Io(error) => write!(f, "the log cannot be read: {error}"),
         }
     }

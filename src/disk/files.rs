@@ -29,22 +29,51 @@ impl Files<'_> {
         self.dir(session).join(INBOX)
     }
 
+    /// The empty file whose name says that a log begins with event `first`.
+    pub(super) fn mark(&self, session: &SessionId, first: u64) -> PathBuf {
+        self.dir(session).join(mark_name(first))
+    }
+
     /// What a session's directory holds; nothing if there is none.
     pub(super) fn listing(&self, session: &SessionId) -> io::Result<Listing> {
+        let listing = self.list(session)?;
+        if listing.bases.first() == Some(&listing.first) {
+            return Ok(listing);
+        }
+        // A directory is not read in an instant: it may have missed the mark that was made before the
+        // segment went that it missed too.
+        self.list(session)
+    }
+
+    fn list(&self, session: &SessionId) -> io::Result<Listing> {
         let names = match self.disk.list(&self.dir(session)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
             names => names?,
         };
-        let mut bases: Vec<u64> = names.iter().filter_map(|name| segment_base(name)).collect();
-        bases.sort_unstable();
-        Ok(Listing { bases, inbox: names.iter().any(|name| name == INBOX) })
+        let first = names.iter().filter_map(|name| mark_first(name)).max().unwrap_or(0);
+        let mut listing = Listing { first, bases: Vec::new(), removed: Vec::new(), inbox: false };
+        for name in names {
+            match (segment_base(&name), mark_first(&name)) {
+                (Some(base), _) if base >= first => listing.bases.push(base),
+                (Some(_), _) => listing.removed.push(name),
+                (None, Some(older)) if older < first => listing.removed.push(name),
+                (None, _) => listing.inbox |= name == INBOX,
+            }
+        }
+        listing.bases.sort_unstable();
+        listing.removed.sort_unstable();
+        Ok(listing)
     }
 }
 
 /// What a session's directory holds.
 pub(super) struct Listing {
+    /// The seq of the log's first event: 0 until older ones are removed.
+    pub(super) first: u64,
     /// The bases of its segments, ascending.
     pub(super) bases: Vec<u64>,
+    /// What is left of older segments, and of marks: no part of the log any more.
+    pub(super) removed: Vec<String>,
     /// Whether there is an inbox file.
     pub(super) inbox: bool,
 }
@@ -55,9 +84,22 @@ pub(super) fn segment_name(base: u64) -> String {
 
 /// The base that a segment's name says; nothing for any other name.
 pub(super) fn segment_base(name: &str) -> Option<u64> {
-    let digits = name.strip_suffix(".jsonl")?;
-    let base = (digits.len() == 20).then(|| digits.parse().ok())??;
+    let base = twenty_digits(name.strip_suffix(".jsonl")?)?;
     (segment_name(base) == name).then_some(base)
+}
+
+fn mark_name(first: u64) -> String {
+    format!("{first:020}.first")
+}
+
+/// The seq of the first event that is kept, which a mark's name says; nothing for any other name.
+fn mark_first(name: &str) -> Option<u64> {
+    let first = twenty_digits(name.strip_suffix(".first")?)?;
+    (mark_name(first) == name).then_some(first)
+}
+
+fn twenty_digits(digits: &str) -> Option<u64> {
+    (digits.len() == 20).then(|| digits.parse().ok())?
 }
 
 /// Fills as much of `bytes` as there is.

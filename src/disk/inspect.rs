@@ -1,10 +1,7 @@
-//! Looking at a data directory from outside: what `log`, `log verify`, `sessions` and `delete` do.
+//! Looking at a data directory from outside: what `log`, `sessions` and `delete` do.
 //!
-//! Only deleting takes the lock. The others may look at a directory that is being served: what they
-//! then find at the end of a last segment may be a batch in the middle of its write, so an end that is
-//! no whole line is told as such and not as damage.
+//! Only deleting takes the lock. The others may look at a directory that is being served.
 
-use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -13,12 +10,9 @@ use super::error::{ReadError, StoreError};
 use super::files::{Files, for_each_block, scan_file};
 use super::read::Events;
 use super::store::{SESSIONS, Tip, lock};
-use crate::log::header::Prev;
 use crate::log::inbox::InboxEntry;
 use crate::log::line::{self, Shape};
-use crate::log::place::{Fault, Place};
-use crate::log::scan::{Found, Item};
-use crate::log::verdict::{self, Position, Verdict};
+use crate::log::scan::Item;
 use crate::proto::ident::SessionId;
 use crate::proto::time::Wall;
 
@@ -37,47 +31,24 @@ pub struct SessionSummary {
     pub open_turn: bool,
 }
 
-/// What `log verify` has to say about a place.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Finding {
-    /// It is damaged.
-    Damaged(Place),
-    /// From here to the end of the log stands what was never finished: torn, or still being written
-    /// if the directory is being served.
-    Unfinished(Place),
-    /// A line of the inbox that is none.
-    Inbox {
-        /// Its number, counted from 1.
-        line: u64,
-        /// Where it begins.
-        byte: u64,
-    },
-}
-
-/// How much `log verify` looked at.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Checked {
-    /// Segments.
-    pub segments: u64,
-    /// Sound event lines in them.
-    pub events: u64,
-    /// Bytes in them.
-    pub bytes: u64,
-}
-
-/// The sessions of a data directory in order of their ids, each looked at when it is asked for.
-pub fn sessions<'a>(
-    disk: &'a dyn Disk,
-    data_dir: &Path,
-) -> io::Result<impl Iterator<Item = io::Result<SessionSummary>> + 'a> {
-    let root = data_dir.join(SESSIONS);
-    let mut ids: Vec<SessionId> =
-        disk.list(&root)?.iter().filter_map(|name| SessionId::parse(name)).collect();
+/// The ids of the sessions of a data directory, in order.
+pub fn session_ids(disk: &dyn Disk, data_dir: &Path) -> io::Result<Vec<SessionId>> {
+    let names = disk.list(&data_dir.join(SESSIONS))?;
+    let mut ids: Vec<SessionId> = names.iter().filter_map(|name| SessionId::parse(name)).collect();
     ids.sort();
-    Ok(ids.into_iter().map(move |id| summary(Files { disk, sessions: &root }, id)))
+    Ok(ids)
 }
 
-fn summary(files: Files<'_>, id: SessionId) -> io::Result<SessionSummary> {
+/// What the files of one session say.
+pub fn summary(
+    disk: &dyn Disk,
+    data_dir: &Path,
+    session: &SessionId,
+) -> io::Result<SessionSummary> {
+    summarize(Files { disk, sessions: &data_dir.join(SESSIONS) }, session.clone())
+}
+
+fn summarize(files: Files<'_>, id: SessionId) -> io::Result<SessionSummary> {
     let bases = files.listing(&id)?.bases;
     let mut summary = SessionSummary { id, events: 0, bytes: 0, last_at: None, open_turn: false };
     let mut state = None;
@@ -125,108 +96,9 @@ pub fn may_hold_wake(disk: &dyn Disk, data_dir: &Path, session: &SessionId) -> i
     Ok(entries.any(|sealed| InboxEntry::read(&sealed).is_some_and(|entry| entry.wake)))
 }
 
-/// Checks every line of every segment of a session, and its inbox.
-pub fn verify(
-    disk: &dyn Disk,
-    data_dir: impl AsRef<Path>,
-    session: &SessionId,
-    mut report: impl FnMut(Finding),
-) -> io::Result<Checked> {
-    let root = data_dir.as_ref().join(SESSIONS);
-    let files = Files { disk, sessions: &root };
-    let listing = files.listing(session)?;
-    if listing.bases.is_empty() {
-        return Err(io::ErrorKind::NotFound.into());
-    }
-    let mut checked = Checked::default();
-    let mut before: Option<Sound> = None;
-    for (index, &base) in listing.bases.iter().enumerate() {
-        let file = disk.open(&files.segment(session, base), Open::Read)?;
-        let mut places = Vec::new();
-        let found = scan_file(&*file, file.size()?, session, base, &mut |item| match item {
-            Item::Event { .. } => checked.events += 1,
-            Item::Bad(place) => places.push(place),
-            Item::Header(_) => {}
-        })?;
-        checked.segments += 1;
-        checked.bytes += found.bytes;
-        let last = index + 1 == listing.bases.len();
-        let position = if last { Position::Last } else { Position::Finished };
-        let follows = before.as_ref().is_none_or(|before| before.is_followed_by(&found, base));
-        let verdict = verdict::Finding::new(&found, position, follows).verdict();
-        if index == 0 && base != 0 {
-            let fault = Fault::NoSegment { base: 0 };
-            report(Finding::Damaged(Place { segment: base, line: 1, byte: 0, fault }));
-        }
-        if let Some(before) = before.filter(|before| !follows && before.sound) {
-            report(Finding::Damaged(before.missed_by(base)));
-        }
-        match verdict {
-            Verdict::Intact => {}
-            Verdict::Torn | Verdict::Stillborn => {
-                report(Finding::Unfinished(verdict::place_of_damage(&found, base)));
-            }
-            Verdict::Damaged if places.is_empty() && follows => {
-                report(Finding::Damaged(verdict::place_of_damage(&found, base)));
-            }
-            Verdict::Damaged => places.into_iter().map(Finding::Damaged).for_each(&mut report),
-        }
-        before = Some(Sound { sound: verdict == Verdict::Intact, found });
-    }
-    if listing.inbox {
-        verify_inbox(files, session, &mut report)?;
-    }
-    Ok(checked)
-}
-
-/// A segment that another one has to follow.
-struct Sound {
-    sound: bool,
-    found: Found,
-}
-
-impl Sound {
-    fn is_followed_by(&self, next: &Found, base: u64) -> bool {
-        let prefix = &self.found.prefix;
-        let this =
-            Prev { last: prefix.next.wrapping_sub(1), bytes: self.found.bytes, crc: prefix.crc };
-        let described = next.header.as_ref().map(|header| header.prev);
-        base == prefix.next && described.is_none_or(|described| described == Some(this))
-    }
-
-    /// Where `base` does not follow this segment.
-    fn missed_by(&self, base: u64) -> Place {
-        let expected = self.found.prefix.next;
-        let fault =
-            if base == expected { Fault::Predecessor } else { Fault::NoSegment { base: expected } };
-        Place { segment: base, line: 1, byte: 0, fault }
-    }
-}
-
-fn verify_inbox(
-    files: Files<'_>,
-    session: &SessionId,
-    report: &mut impl FnMut(Finding),
-) -> io::Result<()> {
-    let file = files.disk.open(&files.inbox(session), Open::Read)?;
-    let mut text = Vec::new();
-    for_each_block(&*file, 0, file.size()?, |_, block| {
-        text.extend_from_slice(block);
-        Ok(())
-    })?;
-    let mut byte = 0;
-    for (line, entry) in (1..).zip(text.split_inclusive(|&byte| byte == b'\n')) {
-        let sound = entry.strip_suffix(b"\n").and_then(line::unseal);
-        if sound.and_then(|sealed| InboxEntry::read(&sealed)).is_none() {
-            report(Finding::Inbox { line, byte });
-        }
-        byte += entry.len() as u64;
-    }
-    Ok(())
-}
-
 /// Hands the events from seq `from` on to `write`, each as its wire envelope and an LF; only those of
-/// these types, if any are given. Stops with an error at a damaged place.
+/// these types, if any are given. Stops with an error at a damaged place. Says which seq it began with:
+/// a higher one than `from` where what was before it has been removed.
 pub fn dump(
     disk: &dyn Disk,
     data_dir: impl AsRef<Path>,
@@ -234,11 +106,12 @@ pub fn dump(
     from: u64,
     types: &[String],
     mut write: impl FnMut(&[u8]) -> io::Result<()>,
-) -> Result<(), ReadError> {
+) -> Result<u64, ReadError> {
     let root = data_dir.as_ref().join(SESSIONS);
     let files = Files { disk, sessions: &root };
     let shape = Shape::new(session.clone());
-    let Some(tip) = tip(files, session)? else { return Ok(()) };
+    let Some(tip) = tip(files, session)? else { return Ok(from) };
+    let from = from.max(files.listing(session)?.first);
     let mut events = Events::new(files, session.clone(), from, tip);
     let mut envelope = Vec::new();
     while let Some(piece) = events.next_piece()? {
@@ -253,7 +126,7 @@ pub fn dump(
             }
         }
     }
-    Ok(())
+    Ok(from)
 }
 
 /// The last event of a session that others may be appending to; nothing if it holds none.
@@ -323,32 +196,4 @@ fn remove_all(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
         disk.remove_file(&dir.join(name))?;
     }
     disk.remove_dir(dir)
-}
-
-impl Finding {
-    /// Where in the segments it is; nothing for a place in the inbox.
-    pub fn place(&self) -> Option<&Place> {
-        match self {
-            Self::Damaged(place) | Self::Unfinished(place) => Some(place),
-            Self::Inbox { .. } => None,
-        }
-    }
-
-    /// Whether something that was stored is lost or false. What was never finished was never
-    /// published.
-    pub fn is_damage(&self) -> bool {
-        !matches!(self, Self::Unfinished(_))
-    }
-}
-
-impl fmt::Display for Finding {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Damaged(place) => write!(f, "damaged: {place}"),
-            Self::Unfinished(place) => write!(f, "torn, or being written: {place}"),
-            Self::Inbox { line, byte } => {
-                write!(f, "damaged: inbox, line {line}, byte {byte}: the line is no entry")
-            }
-        }
-    }
 }

@@ -30,6 +30,8 @@ pub(super) struct Mailbox {
     file_bytes: u64,
     /// The entries in it that are not spent.
     waiting: Vec<EventId>,
+    /// The least `after` of any entry in it, spent or not: to know which are, the log is read from there on.
+    after: Option<u64>,
 }
 
 impl Mailbox {
@@ -54,7 +56,8 @@ impl Mailbox {
             }
         }
         let waiting = entries.iter().map(|entry| entry.id).collect();
-        Ok((Self { exists: true, settled: false, bytes, file_bytes, waiting }, entries))
+        let after = least_after(&entries);
+        Ok((Self { exists: true, settled: false, bytes, file_bytes, waiting, after }, entries))
     }
 
     /// The log holds this id.
@@ -102,7 +105,19 @@ impl SessionLog {
         self.mailbox.bytes += lines.len() as u64;
         self.mailbox.file_bytes = self.mailbox.bytes;
         self.mailbox.waiting.extend(entries.iter().map(|entry| entry.id));
+        self.mailbox.after = self.mailbox.after.into_iter().chain(least_after(entries)).min();
         Ok(())
+    }
+
+    /// The oldest event that has to stay in the log for the sake of the inbox; nothing if there is
+    /// none. A file whose entries are all spent is cut to nothing first.
+    pub(super) fn inbox_needs(&mut self, store: &Store) -> Result<Option<u64>, Stop> {
+        if self.mailbox.waiting.is_empty() && self.mailbox.file_bytes > 0 {
+            let path = store.files().inbox(self.shape.session());
+            let file = store.open_file(&path, Open::Write)?;
+            self.inbox_clean(store, &*file)?;
+        }
+        Ok(self.mailbox.after)
     }
 
     /// Makes durable what was found in the file, as it is done with a segment.
@@ -125,7 +140,9 @@ impl SessionLog {
         let fresh = path.with_extension("jsonl.new");
         let (_, entries) = Mailbox::read(store, self.shape.session()).map_err(Stop::Unopened)?;
         let mut lines = Vec::new();
-        for entry in entries.iter().filter(|entry| self.mailbox.waiting.contains(&entry.id)) {
+        let mut kept = entries;
+        kept.retain(|entry| self.mailbox.waiting.contains(&entry.id));
+        for entry in &kept {
             entry.write(&mut lines, 0);
         }
         if store.disk().exists(&fresh).map_err(Stop::Unopened)? {
@@ -139,6 +156,7 @@ impl SessionLog {
         store.sync_dir(&store.files().dir(self.shape.session()))?;
         self.mailbox.bytes = lines.len() as u64;
         self.mailbox.file_bytes = self.mailbox.bytes;
+        self.mailbox.after = least_after(&kept);
         Ok(())
     }
 
@@ -156,6 +174,13 @@ impl SessionLog {
             store.sync_all(file, &path)?;
             (mailbox.bytes, mailbox.file_bytes) = (kept, kept);
         }
+        if kept == 0 {
+            mailbox.after = None;
+        }
         Ok(())
     }
+}
+
+fn least_after(entries: &[InboxEntry]) -> Option<u64> {
+    entries.iter().map(|entry| entry.after).min()
 }

@@ -26,7 +26,9 @@ mod append;
 mod mailbox;
 mod read;
 mod turns;
+mod retain;
 pub mod inspect;
+pub mod verify;
 pub mod text_file;
 pub mod running;
 pub mod scratch;
@@ -38,6 +40,7 @@ pub use append::SessionLog;
 pub use error::{AppendError, OpenError, ReadError, StoreError};
 pub use read::{Cursor, Events, Piece};
 pub use recover::{Opened, TornReport};
+pub use retain::{Retention, Swept, Trimmed};
 pub use store::{LogOptions, Stats, Store, Tip};
 
 #[cfg(test)]

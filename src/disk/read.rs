@@ -8,7 +8,7 @@ use std::io;
 
 use super::api::{DiskFile, Open};
 use super::error::ReadError;
-use super::files::{Files, read_full_at, scan_file};
+use super::files::{Files, Listing, read_full_at, scan_file};
 use super::store::Tip;
 use crate::limits::{PIECE_BYTES_MAX, PIECE_EVENTS_MAX};
 use crate::log::line::{self, Event, Shape, bodies};
@@ -105,7 +105,11 @@ impl Files<'_> {
         let shape = Shape::new(session.clone());
         let known = cursor.filter(|cursor| cursor.seq == from);
         let (mut segment, offset) = match known {
-            Some(cursor) => (self.open_segment(session, cursor.base, tip)?, cursor.offset),
+            Some(cursor) => match self.open_segment(session, cursor.base, tip) {
+                // It may have ended right before `from`.
+                Err(ReadError::Removed { .. }) => self.find(&shape, from, tip)?,
+                segment => (segment?, cursor.offset),
+            },
             None => self.find(&shape, from, tip)?,
         };
         piece.next = Cursor { seq: from, base: segment.base, offset };
@@ -140,15 +144,15 @@ impl Files<'_> {
         }
     }
 
-    /// Opens a segment that has to be there if the session is.
+    /// Opens a segment that has to be there if the session is, and was not removed for its age.
     fn open_segment(&self, session: &SessionId, base: u64, tip: Tip) -> Result<Segment, ReadError> {
-        let file = self.disk.open(&self.segment(session, base), Open::Read).map_err(|error| {
-            if error.kind() != io::ErrorKind::NotFound {
-                return ReadError::Io(error);
+        let file = match self.disk.open(&self.segment(session, base), Open::Read) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Err(not_there(base, self.listing(session)?.first));
             }
-            let fault = Fault::NoSegment { base };
-            ReadError::Damaged(Place { segment: base, line: 1, byte: 0, fault })
-        })?;
+            Err(error) => return Err(ReadError::Io(error)),
+        };
         let len = file.size()?;
         let limit = if base == tip.base { tip.bytes.min(len) } else { len };
         Ok(Segment { base, file, limit })
@@ -160,12 +164,9 @@ impl Files<'_> {
         let base = if from >= tip.base {
             tip.base
         } else {
-            let bases = self.listing(session)?.bases;
-            let Some(&base) = bases.iter().rev().find(|&&base| base <= from) else {
-                let fault = Fault::NoSegment { base: from };
-                return Err(ReadError::Damaged(Place { segment: from, line: 1, byte: 0, fault }));
-            };
-            base
+            let Listing { first, bases, .. } = self.listing(session)?;
+            let base = bases.iter().rev().find(|&&base| base <= from);
+            *base.ok_or_else(|| not_there(from.min(first), first))?
         };
         let segment = self.open_segment(session, base, tip)?;
         if from == base {
@@ -175,6 +176,15 @@ impl Files<'_> {
         let offset = seek::seek(shape, from, segment.limit, read)?.unwrap_or(0);
         Ok((segment, offset))
     }
+}
+
+/// Why the segment that begins with `base` cannot be read, in a log whose first event is `first`.
+fn not_there(base: u64, first: u64) -> ReadError {
+    if base < first {
+        return ReadError::Removed { first };
+    }
+    let fault = Fault::NoSegment { base };
+    ReadError::Damaged(Place { segment: base, line: 1, byte: 0, fault })
 }
 
 impl Segment {

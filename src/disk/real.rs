@@ -1,7 +1,7 @@
 //! The operating system's files.
 //!
-//! Nothing is decided here: each method is one call, private by its mode bits (design/log-format:
-//! files 0600, directories 0700).
+//! Nothing is decided here but that a log is made of regular files: each method is one call, private by
+//! its mode bits (design/log-format: files 0600, directories 0700).
 
 use std::fs;
 use std::io;
@@ -16,6 +16,10 @@ pub struct RealDisk;
 
 impl Disk for RealDisk {
     fn open(&self, path: &Path, how: Open) -> io::Result<Box<dyn DiskFile>> {
+        // Opening a pipe would wait for its other end.
+        if how != Open::New && !fs::metadata(path)?.is_file() {
+            return Err(io::Error::other("it is not a regular file"));
+        }
         let mut options = fs::OpenOptions::new();
         options.read(true).mode(FILE_MODE);
         match how {

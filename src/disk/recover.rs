@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use super::api::{DiskFile, Open};
 use super::append::{End, SessionLog, begin_segment};
 use super::error::{OpenError, ReadError, Stop};
-use super::files::{for_each_block, read_full_at, scan_file, segment_name, write_all_at};
+use super::files::{Listing, for_each_block, read_full_at, scan_file, segment_name, write_all_at};
 use super::mailbox::Mailbox;
 use super::store::{Store, Tip};
 use crate::log::header::{Header, Prev};
@@ -69,7 +69,7 @@ impl Store {
     ) -> Result<Opened, OpenError> {
         self.check()?;
         let listing = self.files().listing(session)?;
-        let judged = self.judge(session, &listing.bases)?;
+        let judged = self.judge(session, &listing)?;
         let stillborn = match &judged {
             Some(judged) => judged.stillborn,
             None if create.is_none() => return Err(OpenError::Missing),
@@ -96,7 +96,8 @@ impl Store {
                 super::AppendError::Latched(error) => Stop::Latched(error),
             })?;
         }
-        let inbox = if listing.inbox { self.open_inbox(&mut log)? } else { Vec::new() };
+        let inbox =
+            if listing.inbox { self.open_inbox(&mut log, listing.first)? } else { Vec::new() };
         Ok(Opened { state: log.state.clone(), log, inbox, torn })
     }
 
@@ -115,27 +116,56 @@ impl Store {
             heal: None,
             mailbox: Mailbox::default(),
             file: Some(file),
+            rolled: false,
         })
     }
 
     /// Judges the last segment, and the one before it if the last never held anything. Nothing if
     /// there is no segment that ever held anything.
-    fn judge(&self, session: &SessionId, bases: &[u64]) -> Result<Option<Judged>, OpenError> {
-        let Some((&last, before)) = bases.split_last() else { return Ok(None) };
-        let judged = self.judge_one(session, last, before.last().copied(), Position::Last)?;
-        if judged.verdict != Verdict::Stillborn {
-            return judged.unless_damaged().map(Some);
-        }
-        match before.split_last() {
-            None if last == 0 => Ok(None),
-            None => Err(judged.damaged(Fault::NoHeader)),
-            Some((&base, before)) => {
-                let before = before.last().copied();
-                let mut judged = self.judge_one(session, base, before, Position::Finished)?;
-                judged.stillborn = Some(last);
-                judged.unless_damaged().map(Some)
+    fn judge(&self, session: &SessionId, listing: &Listing) -> Result<Option<Judged>, OpenError> {
+        let Listing { first, bases, .. } = listing;
+        let Some((&last, before)) = bases.split_last() else {
+            let fault = Fault::NoSegment { base: *first };
+            let place = Place { segment: *first, line: 1, byte: 0, fault };
+            return if *first == 0 { Ok(None) } else { Err(self.damaged(session, &[], place)) };
+        };
+        let mut judged = self.judge_one(session, last, before.last().copied(), Position::Last)?;
+        if judged.verdict == Verdict::Stillborn {
+            match before.split_last() {
+                None if last == 0 => return Ok(None),
+                None => {}
+                Some((&base, before)) => {
+                    let before = before.last().copied();
+                    judged = self.judge_one(session, base, before, Position::Finished)?;
+                    judged.stillborn = Some(last);
+                }
             }
         }
+        match judged.damage() {
+            None => Ok(Some(judged)),
+            Some(place) => Err(self.damaged(session, bases, place)),
+        }
+    }
+
+    /// A damaged log ends, for its readers, with the last valid line that is left, also beyond the
+    /// damage.
+    fn damaged(&self, session: &SessionId, bases: &[u64], place: Place) -> OpenError {
+        for &base in bases.iter().rev() {
+            let path = self.files().segment(session, base);
+            let found = self
+                .disk()
+                .open(&path, Open::Read)
+                .and_then(|file| scan_file(&*file, file.size()?, session, base, &mut |_| {}));
+            match found.map(|found| found.last_event) {
+                Ok(None) => {}
+                Ok(Some(mark)) => {
+                    let tip = Tip { seq: mark.seq, base, bytes: mark.end };
+                    return OpenError::Damaged { place, tip: Some(tip) };
+                }
+                Err(error) => return OpenError::Io(error),
+            }
+        }
+        OpenError::Damaged { place, tip: None }
     }
 
     fn judge_one(
@@ -200,15 +230,16 @@ impl Store {
         Ok(Some(TornReport { segment: base, byte: 0, bytes }))
     }
 
-    /// The texts that wait, which are those whose ids the log does not hold.
-    fn open_inbox(&self, log: &mut SessionLog) -> Result<Vec<InboxEntry>, OpenError> {
+    /// The texts that wait, which are those whose ids the log does not hold. Only a repair leaves it
+    /// without what an entry was accepted after: then a text may come twice, and none is lost.
+    fn open_inbox(&self, log: &mut SessionLog, first: u64) -> Result<Vec<InboxEntry>, OpenError> {
         let (mailbox, mut entries) = Mailbox::read(self, log.session())?;
         log.mailbox = mailbox;
-        let from = entries.iter().map(|entry| entry.after).min().unwrap_or(u64::MAX);
+        let from = entries.iter().map(|entry| entry.after).min().unwrap_or(u64::MAX).max(first);
         let mut events = self.events_from(log.session(), from, log.tip());
         while let Some(piece) = events.next_piece().map_err(|error| match error {
-            ReadError::Damaged(place) => OpenError::Damaged { place, tip: log.tip },
-            ReadError::Io(error) => OpenError::Io(error),
+            ReadError::Damaged(place) => OpenError::Damaged { place, tip: Some(log.tip) },
+            error => OpenError::Io(error.into()),
         })? {
             for event in piece.events(&log.shape) {
                 if let Some(spent) = entries.iter().position(|entry| entry.id == event.id) {
@@ -243,29 +274,16 @@ struct Judged {
 }
 
 impl Judged {
-    fn unless_damaged(self) -> Result<Self, OpenError> {
+    fn damage(&self) -> Option<Place> {
         match self.verdict {
-            Verdict::Intact | Verdict::Torn => Ok(self),
+            Verdict::Intact | Verdict::Torn => None,
             Verdict::Damaged | Verdict::Stillborn if self.follows => {
-                let place = place_of_damage(&self.found, self.base);
-                Err(OpenError::Damaged { place, tip: self.tip_of_damaged() })
+                Some(place_of_damage(&self.found, self.base))
             }
-            Verdict::Damaged | Verdict::Stillborn => Err(self.damaged(Fault::Predecessor)),
-        }
-    }
-
-    fn damaged(&self, fault: Fault) -> OpenError {
-        let place = Place { segment: self.base, line: 1, byte: 0, fault };
-        OpenError::Damaged { place, tip: self.tip_of_damaged() }
-    }
-
-    /// The last valid line, also beyond the damage. Where the segment has none, the one before it
-    /// ends in it, of which no more is known than that.
-    fn tip_of_damaged(&self) -> Tip {
-        match (self.found.last_event, self.before) {
-            (Some(mark), _) => Tip { seq: mark.seq, base: self.base, bytes: mark.end },
-            (None, Some(before)) => Tip { seq: self.base - 1, base: before, bytes: u64::MAX },
-            (None, None) => Tip { seq: self.base, base: self.base, bytes: self.found.bytes },
+            Verdict::Damaged | Verdict::Stillborn => {
+                let fault = Fault::Predecessor;
+                Some(Place { segment: self.base, line: 1, byte: 0, fault })
+            }
         }
     }
 
@@ -302,6 +320,7 @@ impl Judged {
             heal: Some(Box::new(heal)),
             mailbox: Mailbox::default(),
             file: Some(self.file),
+            rolled: false,
         }
     }
 }

@@ -23,20 +23,7 @@ pub(super) fn read(
     bytes_max: usize,
 ) -> Result<Vec<u8>, ReadError> {
     let shape = Shape::new(session.clone());
-    let mut history = Vec::new();
-    let mut lowest = 0;
-    if let Some(compacted) = state.compacted {
-        let piece = files.read(session, compacted, None, tip, 1, 1)?;
-        let upto = piece.events(&shape).find_map(|event| {
-            serde_json::from_slice::<Compacted>(event.payload).ok().map(|payload| payload.upto_seq)
-        });
-        if let Some(upto) = upto {
-            lowest = upto.saturating_add(1);
-            history = piece.lines;
-        }
-    }
-    let bytes_max = bytes_max.saturating_sub(history.len());
-    let from = first_turn(files, &shape, state.turn, tip, lowest, bytes_max)?;
+    let (mut history, from) = beginning(files, &shape, state, tip, bytes_max)?;
     let mut events = Events::new(files, session.clone(), from, tip);
     while let Some(piece) = events.next_piece()? {
         for line in lines(&piece.lines) {
@@ -50,6 +37,44 @@ pub(super) fn read(
         }
     }
     Ok(history)
+}
+
+/// The seq of the oldest event that a history is made of.
+pub(super) fn oldest(
+    files: Files<'_>,
+    session: &SessionId,
+    state: &State,
+    tip: Tip,
+    bytes_max: usize,
+) -> Result<u64, ReadError> {
+    let shape = Shape::new(session.clone());
+    let (_, from) = beginning(files, &shape, state, tip, bytes_max)?;
+    Ok(state.compacted.map_or(from, |compacted| from.min(compacted)))
+}
+
+/// The line of the last compaction, if it says anything, and the seq from which on the turns are to
+/// be read.
+fn beginning(
+    files: Files<'_>,
+    shape: &Shape,
+    state: &State,
+    tip: Tip,
+    bytes_max: usize,
+) -> Result<(Vec<u8>, u64), ReadError> {
+    let (mut line, mut lowest) = (Vec::new(), 0);
+    if let Some(compacted) = state.compacted {
+        let piece = files.read(shape.session(), compacted, None, tip, 1, 1)?;
+        let upto = piece.events(shape).find_map(|event| {
+            serde_json::from_slice::<Compacted>(event.payload).ok().map(|payload| payload.upto_seq)
+        });
+        if let Some(upto) = upto {
+            lowest = upto.saturating_add(1);
+            line = piece.lines;
+        }
+    }
+    let bytes_max = bytes_max.saturating_sub(line.len());
+    let from = first_turn(files, shape, state.turn, tip, lowest, bytes_max)?;
+    Ok((line, from))
 }
 
 /// The seq from which on the turns are to be read.

@@ -29,6 +29,7 @@ impl Hub {
             Done::ToolEnded { agent, tag, outcome } => self.tool_ended(agent, tag, outcome),
             Done::Snapshot { conn, agent, snapshot } => self.show(conn, agent, snapshot.as_deref()),
             Done::Piece { conn, generation, outcome } => self.piece(conn, generation, outcome),
+            Done::Swept(swept) => self.swept(swept),
             Done::Home(home) => self.home(home),
             Done::Panicked { agent, readers } => self.panicked(agent, readers),
             Done::Latched { reason } => self.latch(reason),
@@ -113,6 +114,8 @@ impl Hub {
                 self.fail(tag, ErrorCode::Internal, message);
             }
             self.lose_readers(agent);
+        } else {
+            self.sweep_lost();
         }
         self.orders.notes.push(note);
     }
@@ -175,6 +178,7 @@ impl Hub {
         if had_approvals && !self.settings.rules.approvals {
             self.settle_parked();
         }
+        self.schedule_sweep();
         for (role, model) in &config.roles {
             if running.roles.get(role) != Some(model) {
                 self.roles.insert(role.clone(), model.clone());

@@ -3,7 +3,7 @@
 use crate::config::Token;
 use crate::conn::Conn;
 use crate::conn::slab::Tag;
-use crate::conn::subscription::Subscription;
+use crate::conn::subscription::{Subscription, Truncated};
 use crate::disk::Cursor;
 use crate::proto::time::Mono;
 
@@ -73,11 +73,19 @@ pub(super) struct Stream {
     pub(super) chases: bool,
     /// The tip the piece under way was asked with.
     pub(super) asked_tip: u64,
+    /// What its reader is to be told before its first event.
+    pub(super) truncated: Option<Truncated>,
 }
 
 impl Stream {
     pub(super) fn new(place: Subscription) -> Self {
-        Self { place, cursor: None, chases: false, asked_tip: 0 }
+        Self { place, cursor: None, chases: false, asked_tip: 0, truncated: None }
+    }
+
+    /// Its beginning was moved, perhaps not for the first time.
+    pub(super) fn moved(&mut self, moved: Truncated) {
+        let requested = self.truncated.map_or(moved.requested, |earlier| earlier.requested);
+        self.truncated = Some(Truncated { requested, ..moved });
     }
 }
 

@@ -19,6 +19,8 @@ pub(super) struct Deadlines {
     pub(super) agents: BinaryHeap<Reverse<(Mono, u32, u32)>>,
     /// When a stalled store is tried again.
     pub(super) probe: Option<Mono>,
+    /// When the next sessions are looked at for old segments.
+    pub(super) sweep: Option<Mono>,
 }
 
 impl Deadlines {
@@ -26,7 +28,7 @@ impl Deadlines {
         let fronts = [&self.handshakes, &self.closes, &self.heartbeats].map(VecDeque::front);
         let fronts = fronts.into_iter().flatten().map(|(due, _)| *due);
         let agent = self.agents.peek().map(|Reverse((due, ..))| *due);
-        fronts.chain(agent).chain(self.probe).min()
+        fronts.chain(agent).chain(self.probe).chain(self.sweep).min()
     }
 
     /// From now on nobody waits longer than `heartbeat_s` for its next heartbeat. The queue stays in
@@ -89,6 +91,9 @@ impl Hub {
         if self.deadlines.probe.is_some_and(|when| when <= self.now) {
             self.deadlines.probe = None;
             self.probe_store();
+        }
+        if self.deadlines.sweep.is_some_and(|when| when <= self.now) {
+            self.sweep_on();
         }
         self.stage_tick();
         dead

@@ -42,6 +42,8 @@ pub(super) struct Entry {
     pub(super) parked: bool,
     /// Why its last resume had failed when it left memory.
     pub(super) last_error: Option<Box<str>>,
+    /// It is in memory only to lose its old segments.
+    pub(super) called: bool,
     /// It stands in the queue of idle residents.
     pub(super) idle: bool,
     /// Grows each time it comes home with an open file; tells the newest place in that queue.
@@ -129,6 +131,7 @@ impl Entry {
             stalled: false,
             parked: false,
             last_error: None,
+            called: false,
             idle: false,
             file_stamp: 0,
             standing: None,

@@ -21,6 +21,7 @@ mod replay;
 mod requests;
 mod residents;
 mod stop;
+mod sweep;
 mod tools;
 
 use crate::config::Tokens;
@@ -51,6 +52,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::io::IoSlice;
 use std::sync::Arc;
 pub use stop::Stage;
+use sweep::Sweep;
 
 #[cfg(test)]
 mod tests;
@@ -123,6 +125,7 @@ pub struct Hub {
     deadlines: Deadlines,
     residents: Residents,
     providers: Providers,
+    sweep: Sweep,
     /// Process groups of tools of which something is left.
     groups: usize,
     stage: Stage,
@@ -143,7 +146,7 @@ impl Hub {
         meter: Arc<Meter>,
     ) -> Self {
         let gate = Gate::new(options.max_concurrent_replays);
-        Self {
+        let mut hub = Self {
             options,
             settings,
             tokens,
@@ -155,6 +158,7 @@ impl Hub {
             deadlines: Deadlines::default(),
             residents: Residents::default(),
             providers: Providers::default(),
+            sweep: Sweep::default(),
             groups: 0,
             stage: Stage::Running,
             latched: None,
@@ -162,7 +166,9 @@ impl Hub {
             counters: Counters::default(),
             meter,
             now: Mono(0),
-        }
+        };
+        hub.schedule_sweep();
+        hub
     }
 
     /// Tells the time; everything told after it happens then.

@@ -3,7 +3,7 @@
 use super::Hub;
 use super::client::{Client, Purpose, Stream};
 use crate::conn::slab::Tag;
-use crate::conn::subscription::{Mode, Subscription};
+use crate::conn::subscription::{Mode, Subscription, Truncated};
 use crate::disk::{Piece, ReadError};
 use crate::limits::{PIECE_EVENTS_MAX, RING_LOW_WATER_BYTES};
 use crate::proto::event::{ErrorCode, write_replay_truncated};
@@ -53,10 +53,8 @@ impl Hub {
         let entry = self.agents.get_mut(agent).expect("an agent's entry stays");
         let tip = entry.tip().expect("who reads a log has seen its tip");
         let stream = client.stream.as_mut().expect("a mode is a stream's");
-        if let Some(truncated) = stream.place.begin_read(tip.seq, self.options.replay_limit) {
-            let mut frame = Vec::new();
-            write_replay_truncated(&mut frame, truncated.requested, truncated.from);
-            client.conn.in_order(&frame);
+        if let Some(moved) = stream.place.begin_read(tip.seq, self.options.replay_limit) {
+            stream.moved(moved);
         }
         stream.asked_tip = tip.seq;
         client.reading = true;
@@ -95,8 +93,10 @@ impl Hub {
         if let Some(client) = self.clients.get_mut(tag) {
             client.reading = false;
             if client.generation == generation && mode(client) == Some(Mode::Reading) {
+                let begun = client.stream.as_ref().is_some_and(|stream| stream.cursor.is_some());
                 match outcome {
                     Ok(piece) => self.take_piece(tag, &piece),
+                    Err(ReadError::Removed { first }) if !begun => self.skip(tag, first),
                     Err(error) => self.lose_stream(tag, &error.to_string()),
                 }
             } else {
@@ -106,8 +106,43 @@ impl Hub {
         self.run_gate();
     }
 
+    /// What a reader asked for has been removed for its age: it begins with what is left, and is told.
+    /// One that has begun is not moved, for it would have a gap.
+    fn skip(&mut self, tag: Tag, first: u64) {
+        let Some(tip) = self.tip_of(tag) else { return };
+        let Some(client) = self.clients.get_mut(tag) else { return };
+        let Some(stream) = &mut client.stream else { return };
+        let moved = stream.place.skip_to(first, tip);
+        stream.moved(moved);
+        match stream.place.mode() {
+            Mode::Live => self.tell_truncated(tag),
+            Mode::Ended => {
+                client.conn.stream(&[], true);
+                client.answered = true;
+                self.ending(tag, "answered");
+            }
+            Mode::Waiting | Mode::Reading | Mode::Draining => self.wait_at_gate(tag),
+        }
+        self.touch(tag);
+    }
+
+    /// Tells a reader that its stream does not begin where it asked, if that is so. Over HTTP its first
+    /// event says it.
+    fn tell_truncated(&mut self, tag: Tag) {
+        let Some(client) = self.clients.get_mut(tag) else { return };
+        let truncated = client.stream.as_mut().and_then(|stream| stream.truncated.take());
+        if let (Some(Truncated { requested, from }), Purpose::Socket { .. }) =
+            (truncated, &client.purpose)
+        {
+            let mut frame = Vec::new();
+            write_replay_truncated(&mut frame, requested, from);
+            client.conn.in_order(&frame);
+        }
+    }
+
     fn take_piece(&mut self, tag: Tag, piece: &Piece) {
         let tip = self.tip_of(tag);
+        self.tell_truncated(tag);
         let Some(client) = self.clients.get_mut(tag) else { return };
         let (Some(tip), Some(stream)) = (tip, client.stream.as_mut()) else { return };
         assert!(

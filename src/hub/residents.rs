@@ -87,6 +87,7 @@ impl Hub {
         let Home { agent, body, wake_at, again } = home;
         self.residents.out -= 1;
         let Some(entry) = self.agents.get_mut(agent) else { return };
+        let called = std::mem::take(&mut entry.called);
         let Some(body) = body else {
             entry.place = Place::Evicted;
             // Whoever came after the answer of that job waits for one of their own.
@@ -97,6 +98,7 @@ impl Hub {
             self.repin(agent);
             // What came meanwhile is refused like the rest, or finds that the log opens by now.
             self.dispatch(agent);
+            self.trimmed(agent);
             return;
         };
         entry.wake_at = wake_at;
@@ -114,10 +116,13 @@ impl Hub {
         let provider_place = body.provider_place();
         let standing = Standing::from(body.status());
         entry.place = Place::Home(body);
+        if called && entry.client.is_none() {
+            entry.evict();
+        }
         if let Some(due) = wake_at {
             self.deadlines.wake(agent, due);
         }
-        if !busy && !entry.idle {
+        if !busy && !entry.idle && matches!(entry.place, Place::Home(_)) {
             entry.idle = true;
             self.residents.idle.push_back(agent);
         }
@@ -128,6 +133,7 @@ impl Hub {
         self.set_standing(agent, Some(standing));
         self.repin(agent);
         self.dispatch(agent);
+        self.trimmed(agent);
         self.make_room();
         if stall_changed {
             self.stall_changed();
@@ -141,6 +147,7 @@ impl Hub {
             entry.place = Place::Evicted;
             entry.log = Log::Unknown;
             entry.stalled = false;
+            entry.called = false;
             entry.wake_at = None;
             entry.frame_bytes = 0;
             entry.upstream_bytes = 0;
@@ -154,6 +161,7 @@ impl Hub {
                 }
             }
         }
+        self.trimmed(agent);
     }
 
     fn make_room(&mut self) {
@@ -189,7 +197,7 @@ impl Hub {
     /// Counts an agent as one that cannot be evicted, or no longer.
     pub(super) fn repin(&mut self, agent: Tag) {
         let Some(entry) = self.agents.get_mut(agent) else { return };
-        let pinned = entry.client.is_some() || entry.is_busy();
+        let pinned = entry.client.is_some() || (entry.is_busy() && !entry.called);
         if pinned != entry.pinned {
             entry.pinned = pinned;
             if pinned {

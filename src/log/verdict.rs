@@ -87,13 +87,16 @@ impl Finding {
 }
 
 /// Where a damaged segment is damaged: what the scan stumbled over, or the line that ought to stand
-/// behind a prefix that falls short of what is attested.
+/// behind a prefix that falls short of what is attested; in an empty file, the header.
 pub fn place_of_damage(found: &Found, segment: u64) -> Place {
-    found.bad.clone().unwrap_or(Place {
+    found.bad.clone().unwrap_or_else(|| Place {
         segment,
         line: found.prefix.lines + 1,
         byte: found.prefix.bytes,
-        fault: Fault::Missing { attested: found.attested, found: found.prefix.next },
+        fault: match found.header {
+            Some(_) => Fault::Missing { attested: found.attested, found: found.prefix.next },
+            None => Fault::NoHeader,
+        },
     })
 }
 

@@ -61,6 +61,8 @@ pub enum Input {
     Retry,
     /// Leave the log as a clean stop leaves it.
     Rest,
+    /// Remove old segments.
+    Trim,
 }
 
 /// What happens on a provider connection.
@@ -148,9 +150,11 @@ impl Worker {
         let create = job.create.then(|| (random.next_id(), clock()));
         let opened = store.open_session(&job.session, create).map_err(|error| match error {
             OpenError::Missing => Unopened::Missing,
-            OpenError::Damaged { tip, place } => {
+            OpenError::Damaged { tip: Some(tip), place } => {
                 Unopened::Damaged { tip, place: place.to_string() }
             }
+            // Nothing of it can be served, so it is nothing that could be greeted.
+            OpenError::Damaged { tip: None, .. } => Unopened::Failed { reason: error.to_string() },
             OpenError::Io(error) if error.kind() == ErrorKind::StorageFull => Unopened::Full,
             OpenError::Io(error) => Unopened::Failed { reason: error.to_string() },
         })?;

@@ -21,7 +21,7 @@ mod watchdog;
 use crate::agent::{Reply, Snapshot};
 use crate::config::{Config, Tokens};
 use crate::conn::slab::Tag;
-use crate::disk::{Cursor, DiskFile, Piece, ReadError, Store, Tip};
+use crate::disk::{Cursor, DiskFile, Piece, ReadError, Retention, Store, Swept, Tip};
 use crate::limits::PIECE_BYTES_MAX;
 use crate::model::{RequestBytes, Target};
 use crate::proto::ident::{EventId, SessionId};
@@ -43,6 +43,13 @@ pub enum Job {
     Read(Box<Read>),
     /// Run a tool that is code of the embedding program.
     Tool(Box<ToolJob>),
+    /// Look at some sessions for old segments.
+    Sweep {
+        /// Those behind this one.
+        after: Option<SessionId>,
+        /// How much is kept.
+        retention: Retention,
+    },
     /// Close files: `close` may wait for the disk, so it is not for the reactor.
     Close(Vec<Box<dyn DiskFile>>),
     /// Something rare that may block: a look at a file, a name to resolve.
@@ -145,6 +152,8 @@ pub enum Done {
         /// The lines.
         outcome: Result<Piece, ReadError>,
     },
+    /// Some sessions were looked at for old segments.
+    Swept(Swept),
     /// An agent comes home from its job.
     Home(Home),
     /// A job died of a panic, and its agent with it.
@@ -276,7 +285,7 @@ impl Job {
     pub fn class(&self) -> Class {
         match self {
             Self::Read(_) => Class::Read,
-            Self::Advance(_) | Self::Close(_) | Self::Chore(_) => Class::Other,
+            Self::Advance(_) | Self::Close(_) | Self::Chore(_) | Self::Sweep { .. } => Class::Other,
             Self::Tool(_) => Class::Foreign,
         }
     }
@@ -287,7 +296,9 @@ impl Job {
             Self::Advance(job) => Done::Panicked { agent: Some(job.agent), readers: job.readers() },
             Self::Tool(job) => job.panicked(),
             Self::Read(read) => Done::Panicked { agent: None, readers: vec![read.conn] },
-            Self::Close(_) | Self::Chore(_) => Done::Panicked { agent: None, readers: Vec::new() },
+            Self::Close(_) | Self::Chore(_) | Self::Sweep { .. } => {
+                Done::Panicked { agent: None, readers: Vec::new() }
+            }
         }
     }
 }
@@ -355,6 +366,11 @@ impl Worker {
             Job::Read(read) => send(read.run(&self.store, read.tip)),
             Job::Tool(job) => send(job.run()),
             Job::Close(files) => drop(files),
+            Job::Sweep { after, retention } => {
+                let swept = self.store.sweep(after.as_ref(), &retention, (self.clock)());
+                // The next look tells more; this round is over.
+                send(Done::Swept(swept.unwrap_or_default()));
+            }
             Job::Chore(chore) => chore().into_iter().for_each(send),
         }
     }

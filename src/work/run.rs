@@ -9,11 +9,12 @@ use super::agent::{Agent, AskState};
 use super::launcher::Launcher;
 use super::meter::{Counter, Meter, ProviderMeter};
 use super::note::{Level, Note};
+use super::settings::Settings;
 use super::{Done, Home, Published, Random, Upstream, Worker};
 use crate::agent::{
     ConnTag, Context, Effect, Input as Turn, ModelEvent, Note as TurnNote, Output, Reply, Status,
 };
-use crate::disk::{AppendError, InboxEntry, Store};
+use crate::disk::{AppendError, InboxEntry, Store, Trimmed};
 use crate::limits::{BATCH_BYTES_MAX, BATCH_EVENTS_MAX};
 use crate::proto::command::Command;
 use crate::proto::event::ErrorCode;
@@ -77,6 +78,7 @@ impl<'a> Run<'a> {
     pub(super) fn run(mut self, inputs: Vec<Input>) -> Home {
         let retry = inputs.iter().any(|input| matches!(input, Input::Retry));
         let rest = inputs.iter().any(|input| matches!(input, Input::Rest));
+        let trim = inputs.iter().any(|input| matches!(input, Input::Trim));
         let mut stalled = self.held && (!retry || !self.append());
         let deferred = std::mem::take(&mut self.body.deferred);
         for input in deferred.into_iter().chain(inputs) {
@@ -88,6 +90,9 @@ impl<'a> Run<'a> {
             stalled = self.batch_is_full() && !self.append();
         }
         stalled = stalled || !self.settle();
+        if trim || self.body.log.has_rolled() {
+            self.trim();
+        }
         if !stalled && (rest || !self.body.is_busy()) {
             self.rest();
         }
@@ -123,7 +128,7 @@ impl<'a> Run<'a> {
                 let snapshot = Some(Box::new(self.body.machine.snapshot(&self.job.settings.rules)));
                 (self.send)(Done::Snapshot { conn, agent: self.job.agent, snapshot });
             }
-            Input::Retry | Input::Rest => {}
+            Input::Retry | Input::Rest | Input::Trim => {}
         }
     }
 
@@ -144,7 +149,7 @@ impl<'a> Run<'a> {
             | Input::Resume
             | Input::Reloaded
             | Input::Recover => self.body.deferred.push(input),
-            Input::Retry | Input::Rest => {}
+            Input::Retry | Input::Rest | Input::Trim => {}
         }
     }
 
@@ -340,6 +345,23 @@ impl<'a> Run<'a> {
             }
         }
         true
+    }
+
+    /// Removes old segments, also while a batch waits for space: this makes some.
+    fn trim(&mut self) {
+        let Settings { retention, history_bytes, .. } = &*self.job.settings;
+        if retention.is_off() {
+            return;
+        }
+        let note = match self.body.log.trim(self.store, retention, *history_bytes, (self.clock)()) {
+            Ok(None) => return,
+            Ok(Some(Trimmed { files, first })) => {
+                let note = Note::new(Level::Info, "old segments removed").with("files", files);
+                note.with("first_seq", first)
+            }
+            Err(error) => Note::new(Level::Warn, "old segments not removed").with("cause", error),
+        };
+        (self.send)(Done::Notes(vec![note.about(&self.job.session)]));
     }
 
     /// Leaves the log as a clean stop leaves it: its last batch attested, no descriptor held.

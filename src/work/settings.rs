@@ -2,6 +2,7 @@
 
 use crate::agent::{CancelStream, Hooks, NoHooks, Rules};
 use crate::config::{self, Config};
+use crate::disk::Retention;
 use crate::model::Provider;
 use crate::proto::http_client::InvalidHeader;
 use crate::tool::{ClosureTool, Registry};
@@ -22,6 +23,8 @@ pub struct Settings {
     pub system_prompt: Option<String>,
     /// How much of a session a model request carries, in bytes of its log.
     pub history_bytes: usize,
+    /// How much of a session is kept.
+    pub retention: Retention,
 }
 
 impl Settings {
@@ -81,6 +84,10 @@ impl Settings {
             tools,
             system_prompt: config.system_prompt.clone(),
             history_bytes: config.history_bytes,
+            retention: Retention {
+                keep_events: config.log.keep_events,
+                keep_days: config.log.keep_days,
+            },
         }
     }
 }

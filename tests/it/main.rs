@@ -32,6 +32,7 @@ mod replay_limit;
 mod restart;
 mod resubscribe;
 mod retries;
+mod retention;
 mod roles;
 mod scripted;
 mod server_log;

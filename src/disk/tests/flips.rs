@@ -32,7 +32,7 @@ fn every_flipped_bit_is_named_and_nothing_false_is_served() {
                 disk.plant(&path, &flipped);
                 let what = format!("{name}, byte {byte}, bit {bit}");
                 let mut findings = Vec::new();
-                inspect::verify(&disk, "data", &session(), |finding| findings.push(finding))
+                verify::verify(&disk, "data", &session(), |finding| findings.push(finding))
                     .unwrap();
                 assert!(!findings.is_empty(), "{what}: not named");
                 for finding in &findings {

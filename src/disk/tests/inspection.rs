@@ -1,6 +1,7 @@
 //! Looking at a data directory from outside, and deleting from it.
 
-use super::inspect::{Finding, SessionSummary};
+use super::inspect::SessionSummary;
+use super::verify::Finding;
 use super::*;
 use crate::log::place::{Fault, Place};
 use crate::proto::payload::TurnStatus;
@@ -26,12 +27,13 @@ fn served() -> (SimDisk, Store, SessionLog) {
 
 fn summaries(disk: &SimDisk) -> Vec<SessionSummary> {
     let data_dir = std::path::Path::new("data");
-    inspect::sessions(disk, data_dir).unwrap().map(Result::unwrap).collect()
+    let ids = inspect::session_ids(disk, data_dir).unwrap();
+    ids.iter().map(|id| inspect::summary(disk, data_dir, id).unwrap()).collect()
 }
 
 fn findings(disk: &SimDisk) -> Vec<Finding> {
     let mut findings = Vec::new();
-    inspect::verify(disk, "data", &session(), |finding| findings.push(finding)).unwrap();
+    verify::verify(disk, "data", &session(), |finding| findings.push(finding)).unwrap();
     findings
 }
 
@@ -96,10 +98,10 @@ fn a_turn_that_was_open_when_an_empty_segment_began_is_still_open() {
 #[test]
 fn a_directory_without_sessions_lists_none_and_one_that_is_not_there_is_an_error() {
     let disk = SimDisk::new(3);
-    assert!(inspect::sessions(&disk, std::path::Path::new("data")).is_err());
+    assert!(inspect::session_ids(&disk, std::path::Path::new("data")).is_err());
     store_on(&disk, ALWAYS);
     assert_eq!(summaries(&disk), []);
-    assert!(inspect::verify(&disk, "data", &session(), |_| {}).is_err());
+    assert!(verify::verify(&disk, "data", &session(), |_| {}).is_err());
 }
 
 #[test]
@@ -177,9 +179,12 @@ fn a_missing_or_exchanged_segment_and_a_broken_inbox_line_are_named() {
     disk.plant(segment(2), &second);
     let inbox = dir.join("inbox.jsonl");
     let sound = disk.contents(&inbox).unwrap();
-    disk.plant(&inbox, &[&sound[..], b"{}\n"].concat());
-    let finding = Finding::Inbox { line: 2, byte: sound.len() as u64 };
-    assert_eq!(findings(&disk), [finding]);
+    let end = sound.len() as u64;
+    disk.plant(&inbox, &[b"{}\n", &sound[..], b"{\n", &sound[..9]].concat());
+    let inbox = |line, byte, at_end| Finding::Inbox { line, byte, at_end };
+    let named = [inbox(1, 0, false), inbox(3, end + 3, true), inbox(4, end + 5, true)];
+    assert_eq!(findings(&disk), named);
+    assert_eq!(named.map(|finding| finding.is_damage()), [true, false, false]);
 }
 
 #[test]

@@ -6,6 +6,7 @@ mod inspection;
 mod model;
 mod reading;
 mod recovery;
+mod retention;
 mod store;
 
 use std::sync::Arc;
@@ -50,6 +51,17 @@ fn read_all(store: &Store, from: u64, tip: Tip) -> Result<Vec<u8>, ReadError> {
         lines.extend_from_slice(&piece.lines);
     }
     Ok(lines)
+}
+
+/// Deletes nothing but old segments: so few events are kept, and so many bytes for the model.
+fn trim(
+    store: &Store,
+    log: &mut SessionLog,
+    keep_events: u64,
+    history_bytes: usize,
+) -> Option<Trimmed> {
+    let retention = Retention { keep_events: Some(keep_events), keep_days: None };
+    log.trim(store, &retention, history_bytes, AT).unwrap()
 }
 
 /// The event lines of a log that is opened, and the log.

@@ -17,6 +17,8 @@ struct World {
     accepted: Vec<InboxEntry>,
     /// Texts of which that is not known.
     accepted_in_doubt: Vec<InboxEntry>,
+    /// Events below this one may have been removed for their age.
+    may_begin: u64,
     next_id: u64,
 }
 
@@ -29,8 +31,15 @@ impl World {
     /// What was recovered must be what is known, and may be more by what is in doubt.
     fn check(&mut self, store: &Store, opened: &Opened) {
         let tip = opened.log.tip();
-        let lines = split(&read_all(store, 0, tip).expect("an opened log can be read"));
-        assert_eq!(lines.len() as u64, tip.seq + 1);
+        let (first, lines) = match read_all(store, 0, tip) {
+            Err(ReadError::Removed { first }) => (first, read_all(store, first, tip)),
+            lines => (0, lines),
+        };
+        assert!(first <= self.may_begin, "it begins with {first}, which nobody wanted");
+        let mut lines = split(&lines.expect("an opened log can be read"));
+        assert_eq!(first + lines.len() as u64, tip.seq + 1);
+        // What was removed was published, or it could not have been.
+        lines.splice(..0, self.published[..first as usize].iter().cloned());
         assert!(lines.starts_with(&self.published), "a published event is gone or changed");
         let shape = Shape::new(session());
         let surplus: Vec<NewEvent> = lines[self.published.len()..]
@@ -67,7 +76,17 @@ fn live(world: &mut World, disk: &SimDisk, options: LogOptions, random: &mut Ran
     };
     world.check(&store, &opened);
     for _ in 0..steps {
-        match random.below(10) {
+        match random.below(11) {
+            10 => {
+                let keep = random.below(6) as u64;
+                let last = opened.log.tip().seq;
+                world.may_begin = world.may_begin.max(last.min((last + 1).saturating_sub(keep)));
+                let retention = Retention { keep_events: Some(keep), keep_days: None };
+                if opened.log.trim(&store, &retention, 0, AT).is_err() && store.latched().is_some()
+                {
+                    return;
+                }
+            }
             0..=4 => {
                 if !append(world, &store, &mut opened.log, random) {
                     return;
@@ -193,8 +212,8 @@ fn lives(seed: u64, last: Option<u64>, options: LogOptions, end: End) -> u64 {
     live(&mut world, &disk, options, &mut random, 5);
     let disk = end.of(&disk, 4);
     live(&mut world, &disk, options, &mut random, 0);
-    let (store, opened, _) = reopen(&end.of(&disk, 4), options);
-    world.check(&store, &opened);
+    let store = store_on(&end.of(&disk, 4), options);
+    world.check(&store, &store.open_session(&session(), None).unwrap());
     calls
 }
 

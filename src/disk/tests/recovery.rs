@@ -135,6 +135,7 @@ fn damage_is_named_and_what_lies_before_and_behind_is_served() {
     let error = store.open_session(&session(), CREATE).unwrap_err();
     let OpenError::Damaged { place, tip } = error else { panic!("{error}") };
     assert_eq!((place.line, place.fault.clone()), (4, Fault::Seal));
+    let tip = tip.expect("events are left");
     assert_eq!(tip.seq, 4);
     let read = |from| store.read(&session(), from, None, tip, 10, 1 << 20);
     assert_eq!(read(0).unwrap().lines, lines[..2].concat());

@@ -4,6 +4,7 @@ mod races;
 mod readers;
 mod reload;
 mod residents;
+mod retention;
 mod roles;
 mod storage;
 mod tools;

@@ -349,6 +349,7 @@ fn describe(job: &Job) -> String {
         Job::Tool(_) => "tool".to_owned(),
         Job::Close(files) => format!("close {} files", files.len()),
         Job::Chore(_) => "chore".to_owned(),
+        Job::Sweep { after, .. } => format!("sweep behind {after:?}"),
     }
 }
 
@@ -370,6 +371,7 @@ fn describe_input(input: &Input) -> String {
         Input::Recover => "recover".to_owned(),
         Input::Retry => "retry".to_owned(),
         Input::Rest => "rest".to_owned(),
+        Input::Trim => "trim".to_owned(),
     }
 }
 
@@ -404,6 +406,7 @@ fn describe_done(done: &Done) -> String {
             Some(_) => format!("home, wakes at {:?}, again {}", home.wake_at, home.again),
             None => "home, unopened".to_owned(),
         },
+        Done::Swept(swept) => format!("{swept:?}"),
         Done::Panicked { .. } => "panicked".to_owned(),
         Done::Latched { reason } => format!("latched: {reason}"),
         Done::Resolved(_) | Done::Control(_) | Done::Launched(_) => "something else".to_owned(),
