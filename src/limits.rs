@@ -134,6 +134,8 @@ pub const FRAME_ALLOWANCE_BYTES: usize = 256;
 pub const IDLE_RESIDENTS_MAX: usize = 1024;
 /// Connections accepted in one round before others get their turn.
 pub const ACCEPTS_PER_ROUND: usize = 256;
+/// TLS handshakes moved on in one round: each step is up to half a millisecond of arithmetic.
+pub const HANDSHAKES_PER_ROUND: usize = 32;
 /// The backlog asked of the kernel, which cuts it to its own bound.
 pub const LISTEN_BACKLOG: i32 = 4096;
 /// Descriptors kept for what is neither a connection nor a log: the poll, the lock, workers' reads.

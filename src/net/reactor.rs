@@ -360,7 +360,7 @@ impl Reactor {
             self.write(tag);
             self.finish(tag);
         }
-        for _ in 0..self.upstreams.ready_len() {
+        for _ in 0..self.upstreams.begin_round() {
             let hub = &self.hub;
             self.upstreams.serve_next(&mut self.buffer, |agent| hub.wants_upstream(agent));
             self.hear_upstreams();

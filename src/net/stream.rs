@@ -19,7 +19,6 @@ pub(super) struct Stream {
 }
 
 /// Why a stream is of no more use.
-#[derive(Debug, PartialEq, Eq)]
 pub(super) enum Broken {
     /// It came to an end that was not one, or what came is no TLS.
     Lost(String),

@@ -8,7 +8,7 @@ use super::ground::{Source, token};
 use super::stream::{Broken, Stream};
 use super::tls::Trust;
 use crate::conn::slab::{Slab, Tag};
-use crate::limits::{NAME_CACHE_S, ROUND_BYTES};
+use crate::limits::{HANDSHAKES_PER_ROUND, NAME_CACHE_S, ROUND_BYTES};
 use crate::model::{RequestBytes, Target};
 use crate::proto::time::Mono;
 use crate::work::Upstream;
@@ -34,6 +34,8 @@ pub(super) struct Upstreams {
     /// that is slow to fail does not fill the resolver's queue.
     asked: HashSet<(Arc<str>, u16)>,
     ready: VecDeque<Tag>,
+    /// TLS handshakes that may still be moved on in this round; further ones wait for the next.
+    handshakes_left: usize,
     /// What has happened, for the hub.
     events: Vec<(Tag, NetEvent)>,
 }
@@ -68,6 +70,7 @@ impl Upstreams {
             names: HashMap::new(),
             asked: HashSet::new(),
             ready: VecDeque::new(),
+            handshakes_left: 0,
             events: Vec::new(),
         }
     }
@@ -78,6 +81,12 @@ impl Upstreams {
     }
 
     pub(super) fn ready_len(&self) -> usize {
+        self.ready.len()
+    }
+
+    /// A round begins, in which as many links as this are to be served.
+    pub(super) fn begin_round(&mut self) -> usize {
+        self.handshakes_left = HANDSHAKES_PER_ROUND;
         self.ready.len()
     }
 
@@ -190,6 +199,12 @@ impl Upstreams {
         let Some(tag) = self.ready.pop_front() else { return };
         let Some(link) = self.links.get_mut(tag) else { return };
         link.listed = false;
+        if link.shakes_hands() {
+            if self.handshakes_left == 0 {
+                return self.list(tag);
+            }
+            self.handshakes_left -= 1;
+        }
         if matches!(link.state, State::Connecting { .. }) {
             self.finish_connect(tag);
         }
@@ -269,6 +284,15 @@ impl From<Broken> for NetEvent {
 }
 
 impl Link {
+    /// Whether its next step is one of a TLS handshake, the making of its first message included.
+    fn shakes_hands(&self) -> bool {
+        match &self.state {
+            State::Resolving => false,
+            State::Connecting { .. } => self.target.tls,
+            State::Open { stream, .. } => !stream.is_established(),
+        }
+    }
+
     fn exchange(
         &mut self,
         buffer: &mut [u8],

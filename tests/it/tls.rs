@@ -12,6 +12,7 @@ use rustls::version::{TLS12, TLS13};
 use rustls::{HandshakeKind, ServerConfig, ServerConnection, SupportedProtocolVersion};
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use terret_ws::limits::HANDSHAKES_PER_ROUND;
 
 use crate::harness::provider::read_request;
 use crate::harness::{Client, Event, PATIENCE, Server, eventually, server};
@@ -54,6 +55,12 @@ impl Provider {
 
     /// A server that asks this provider by the name `host` and trusts `authority`.
     fn asked_by_name(&self, host: &str, authority: &str, more: &Value) -> (Server, Client) {
+        let server = self.serve(&["s1"], host, authority, more);
+        let client = server.subscribed("s1");
+        (server, client)
+    }
+
+    fn serve(&self, sessions: &[&str], host: &str, authority: &str, more: &Value) -> Server {
         let port = self.listener.local_addr().unwrap().port();
         let base_url = format!("https://{host}:{port}/v1");
         let mut definition = json!({"kind": "openai", "base_url": base_url});
@@ -61,13 +68,11 @@ impl Provider {
         let config = json!({"providers": {"far": definition}, "roles": {"main": "far/m"}});
         let folder = Arc::new(TempDir::new().unwrap());
         let path = folder.path().join("config.json");
-        std::fs::write(&path, server::config(&["s1"], &config).to_string()).unwrap();
+        std::fs::write(&path, server::config(sessions, &config).to_string()).unwrap();
         let mut command = server::binary();
         command.args(["serve", "--config", "config.json"]);
         command.env("SSL_CERT_FILE", file(authority)).env_remove("SSL_CERT_DIR");
-        let server = Server::launch(command, folder);
-        let client = server.subscribed("s1");
-        (server, client)
+        Server::launch(command, folder)
     }
 
     fn asked(&self, more: &Value) -> (Server, Client) {
@@ -86,12 +91,15 @@ impl Provider {
 
     /// The next connection after its handshake; what is sent goes out in pieces of `piece` bytes.
     fn accept(&self, piece: usize) -> Peer {
-        let tls = ServerConnection::new(Arc::clone(&self.config)).unwrap();
-        let mut peer = Peer { socket: self.socket(), tls, piece };
-        while peer.tls.is_handshaking() {
-            peer.step().unwrap();
-        }
+        let mut peer = self.peer(piece);
+        peer.shake_hands();
         peer
+    }
+
+    /// The next connection before its handshake.
+    fn peer(&self, piece: usize) -> Peer {
+        let tls = ServerConnection::new(Arc::clone(&self.config)).unwrap();
+        Peer { socket: self.socket(), tls, piece }
     }
 
     fn is_left_alone(&self) -> bool {
@@ -107,6 +115,12 @@ impl Peer {
         self.flush();
         processed.map_err(|error| std::io::Error::other(error.to_string()))?;
         if came == 0 { Err(ErrorKind::UnexpectedEof.into()) } else { Ok(()) }
+    }
+
+    fn shake_hands(&mut self) {
+        while self.tls.is_handshaking() {
+            self.step().unwrap();
+        }
     }
 
     fn flush(&mut self) {
@@ -237,6 +251,32 @@ fn what_is_longer_than_any_buffer_passes_both_ways() {
 }
 
 #[test]
+fn more_handshakes_at_once_than_a_round_moves_on_all_come_to_an_end() {
+    let provider = Provider::new("good.pem", &VERSIONS);
+    let names: Vec<String> = (0..HANDSHAKES_PER_ROUND * 2).map(|n| format!("s{n}")).collect();
+    let sessions: Vec<&str> = names.iter().map(String::as_str).collect();
+    let more = json!({"connect_timeout_s": 600});
+    let server = provider.serve(&sessions, "localhost", "authority.pem", &more);
+    let mut clients: Vec<Client> =
+        sessions.iter().map(|session| server.subscribed(session)).collect();
+    for client in &mut clients {
+        client.wake("go");
+    }
+    // Each stage is reached by all of them before the next begins.
+    let mut peers: Vec<Peer> = clients.iter().map(|_| provider.peer(usize::MAX)).collect();
+    for stage in [|peer: &mut Peer| peer.step().unwrap(), Peer::shake_hands] {
+        peers.iter_mut().for_each(stage);
+    }
+    for mut peer in peers {
+        peer.request();
+        peer.finish(answer("Hello.").as_bytes());
+    }
+    for client in &mut clients {
+        completed(client, "Hello.");
+    }
+}
+
+#[test]
 fn a_certificate_that_is_not_accepted_fails_the_turn_at_once_and_says_why() {
     for (certificate, authority, reason) in [
         ("expired.pem", "authority.pem", "its certificate has expired"),
@@ -248,8 +288,7 @@ fn a_certificate_that_is_not_accepted_fails_the_turn_at_once_and_says_why() {
             let provider = Provider::new(certificate, &[version]);
             let (_server, mut client) = provider.asked_by_name("localhost", authority, &json!({}));
             client.wake("go");
-            let tls = ServerConnection::new(Arc::clone(&provider.config)).unwrap();
-            let mut peer = Peer { socket: provider.socket(), tls, piece: usize::MAX };
+            let mut peer = provider.peer(usize::MAX);
             let error = std::iter::repeat_with(|| peer.step()).find_map(Result::err).unwrap();
             assert!(error.to_string().contains("alert"), "the peer is told: {error}");
             let port = provider.listener.local_addr().unwrap().port();
