@@ -37,6 +37,8 @@ pub(super) struct Entry {
     pub(super) pinned: bool,
     /// Its batch waits for the disk.
     pub(super) stalled: bool,
+    /// It has been told to try again, and has not come home since.
+    pub(super) retrying: bool,
     /// It was parked on a human's decision when it left memory: it is parked again before anything
     /// else happens to it, so that nobody can tell that it had left.
     pub(super) parked: bool,
@@ -129,6 +131,7 @@ impl Entry {
             create: false,
             pinned: false,
             stalled: false,
+            retrying: false,
             parked: false,
             last_error: None,
             called: false,

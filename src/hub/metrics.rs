@@ -84,7 +84,7 @@ impl Hub {
         page.gauge("agents_pinned", "Agents that are connected or busy, and so stay in memory.");
         page.value("agents_pinned", self.residents.pinned);
         page.gauge("agents_stalled", "Agents whose events wait for space on the disk.");
-        page.value("agents_stalled", self.residents.stalled.len());
+        page.value("agents_stalled", self.stalled());
         page.counter("turns_total", "Turns that ended, by how.");
         for status in TurnStatus::ALL {
             page.labelled("turns_total", &[("status", status.as_str())], self.meter.turns(status));

@@ -28,8 +28,10 @@ pub(super) struct Residents {
     pub(super) out: usize,
     /// Sessions that were opened, by what their agents were last seen doing.
     pub(super) standings: [usize; Standing::ALL.len()],
-    /// Agents whose batch waits for the disk.
-    pub(super) stalled: Vec<Tag>,
+    /// Agents whose batch waits for the disk and that were not told to try again.
+    stalled: VecDeque<Tag>,
+    /// How many were told to.
+    retrying: usize,
     /// The log has said that the store is full, and not yet that it no longer is.
     said_full: bool,
 }
@@ -103,11 +105,8 @@ impl Hub {
         };
         entry.wake_at = wake_at;
         let stalled = body.is_stalled();
-        let stall_changed = stalled || entry.stalled;
-        if stalled && !entry.stalled {
-            self.residents.stalled.push(agent);
-        }
-        entry.stalled = stalled;
+        let was_stalled = std::mem::replace(&mut entry.stalled, stalled);
+        let was_told = std::mem::take(&mut entry.retrying);
         let busy = body.is_busy();
         if body.holds_file() {
             self.residents.open += 1;
@@ -135,8 +134,8 @@ impl Hub {
         self.dispatch(agent);
         self.trimmed(agent);
         self.make_room();
-        if stall_changed {
-            self.stall_changed();
+        if stalled || was_stalled {
+            self.tried(agent, stalled, was_stalled, was_told);
         }
     }
 
@@ -146,8 +145,9 @@ impl Hub {
         if let Some(entry) = self.agents.get_mut(agent) {
             entry.place = Place::Evicted;
             entry.log = Log::Unknown;
-            entry.stalled = false;
             entry.called = false;
+            let was_stalled = std::mem::take(&mut entry.stalled);
+            let was_told = std::mem::take(&mut entry.retrying);
             entry.wake_at = None;
             entry.frame_bytes = 0;
             entry.upstream_bytes = 0;
@@ -159,6 +159,15 @@ impl Hub {
                 if let Input::Read(read) = input {
                     self.unread(read.conn);
                 }
+            }
+            if was_stalled {
+                // That says nothing of the disk, so nobody else is freed by it.
+                if was_told {
+                    self.residents.retrying -= 1;
+                } else {
+                    self.residents.stalled.retain(|other| *other != agent);
+                }
+                self.tell_of_space();
             }
         }
         self.trimmed(agent);
@@ -222,27 +231,39 @@ impl Hub {
 
     /// Tries the store again with one agent: one probe a second, however many wait.
     pub(super) fn probe_store(&mut self) {
-        let agents = &self.agents;
-        let stalled = |tag: &Tag| agents.get(*tag).is_some_and(|entry| entry.stalled);
-        self.residents.stalled.retain(stalled);
-        if let Some(&tag) = self.residents.stalled.first() {
-            self.post(tag, Input::Retry);
+        if let Some(agent) = self.residents.stalled.pop_front() {
+            self.retry(agent);
         }
-        self.stall_changed();
+        self.tell_of_space();
     }
 
-    /// After an agent has come home: one whose batch went through frees all the others.
-    fn stall_changed(&mut self) {
-        let agents = &self.agents;
-        let before = self.residents.stalled.len();
-        let stalled = |tag: &Tag| agents.get(*tag).is_some_and(|entry| entry.stalled);
-        self.residents.stalled.retain(stalled);
-        let waiting = self.residents.stalled.clone();
-        if waiting.len() < before {
-            for tag in waiting {
-                self.post(tag, Input::Retry);
+    fn retry(&mut self, agent: Tag) {
+        let entry = self.agents.get_mut(agent).expect("an agent's entry stays");
+        entry.retrying = true;
+        self.residents.retrying += 1;
+        self.post(agent, Input::Retry);
+    }
+
+    /// After an agent whose batch waits, or waited, has come home: one whose batch went through frees
+    /// all the others.
+    fn tried(&mut self, agent: Tag, stalled: bool, was_stalled: bool, was_told: bool) {
+        if was_told {
+            self.residents.retrying -= 1;
+        } else if was_stalled && !stalled {
+            self.residents.stalled.retain(|other| *other != agent);
+        }
+        if stalled && (was_told || !was_stalled) {
+            self.residents.stalled.push_back(agent);
+        }
+        if was_stalled && !stalled {
+            for other in std::mem::take(&mut self.residents.stalled) {
+                self.retry(other);
             }
         }
+        self.tell_of_space();
+    }
+
+    fn tell_of_space(&mut self) {
         if self.is_storage_full() != self.residents.said_full {
             self.residents.said_full = self.is_storage_full();
             self.orders.notes.push(if self.residents.said_full {
@@ -258,9 +279,14 @@ impl Hub {
         }
     }
 
+    /// How many agents' batches wait for the disk.
+    pub(super) fn stalled(&self) -> usize {
+        self.residents.stalled.len() + self.residents.retrying
+    }
+
     /// Whether the store takes nothing for want of space.
     pub fn is_storage_full(&self) -> bool {
-        !self.residents.stalled.is_empty()
+        self.stalled() > 0
     }
 }
 

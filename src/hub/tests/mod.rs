@@ -6,6 +6,7 @@ mod reload;
 mod residents;
 mod retention;
 mod roles;
+mod stalled;
 mod storage;
 mod tools;
 mod world;

@@ -35,6 +35,8 @@ pub(super) struct World {
     pub(super) closed: Vec<Tag>,
     pub(super) worker: Worker,
     pub(super) disk: SimDisk,
+    /// Inputs that jobs were given.
+    pub(super) inputs: usize,
 }
 
 /// The other end of a connection.
@@ -120,6 +122,7 @@ impl World {
             closed: Vec::new(),
             worker,
             disk,
+            inputs: 0,
         }
     }
 
@@ -158,6 +161,9 @@ impl World {
     /// Runs the oldest job.
     pub(super) fn run_job(&mut self) -> bool {
         let Some(job) = self.jobs.pop_front() else { return false };
+        if let Job::Advance(advance) = &job {
+            self.inputs += advance.inputs.len();
+        }
         let mut done = Vec::new();
         self.worker.run(job, &mut |answer| done.push(answer));
         for answer in done {
