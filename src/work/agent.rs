@@ -34,7 +34,9 @@ pub(super) struct Asking {
     /// What it asks, as the step's log says.
     pub(super) model: ModelSpec,
     pub(super) progress: Progress,
-    /// Whether it was already repeated with half the history.
+    /// How much of the log it carries as history, in bytes.
+    pub(super) history_bytes: usize,
+    /// Whether it was already repeated with half of that.
     pub(super) halved: bool,
     pub(super) state: AskState,
 }

@@ -75,14 +75,14 @@ impl Run<'_> {
     fn failed(&mut self, reason: &str, context_exceeded: bool) {
         let asking = self.body.asking.take().expect("only a call that runs can fail");
         if context_exceeded && !asking.halved {
-            let (ask, step) = (asking.ask, asking.step);
+            let (ask, step, before) = (asking.ask, asking.step, asking.history_bytes);
             let note = Note::new(Level::Warn, "model is asked again with half the history")
                 .about(&self.job.session)
                 .with("provider", &asking.model.provider)
                 .with("cause", reason);
             (self.send)(Done::Notes(vec![note]));
             // It keeps the place it has with its provider.
-            self.start(ask, step, asking.model, true);
+            self.start(ask, step, asking.model, Some(before));
         } else {
             self.count(&asking.model, |meter| &meter.failed);
             let event = ModelEvent::Failed { reason: reason.to_owned() };
@@ -96,10 +96,11 @@ impl Run<'_> {
         let bounded = provider.is_some_and(|provider| provider.max_concurrent_requests().is_some());
         if bounded {
             let (progress, state) = (Progress::Queued, AskState::Waiting(None));
-            let asking = Asking { ask, step, model, progress, halved: false, state };
+            let (history_bytes, halved) = (0, false);
+            let asking = Asking { ask, step, model, progress, history_bytes, halved, state };
             self.body.asking = Some(Box::new(asking));
         } else {
-            self.start(ask, step, model, false);
+            self.start(ask, step, model, None);
         }
     }
 
@@ -107,24 +108,33 @@ impl Run<'_> {
     pub(super) fn granted(&mut self) {
         let queued = |asking: &mut Box<Asking>| matches!(asking.progress, Progress::Queued);
         if let Some(asking) = self.body.asking.take_if(queued) {
-            self.start(asking.ask, asking.step, asking.model, false);
+            self.start(asking.ask, asking.step, asking.model, None);
             self.pump();
         }
     }
 
-    /// Builds the request of a step and starts its call.
-    fn start(&mut self, ask: u64, step: u64, model: ModelSpec, halved: bool) {
-        match self.start_call(step, &model, halved) {
-            Ok(call) => {
+    /// Builds the request of a step and starts its call; with half as much history as one before it,
+    /// where it repeats that.
+    fn start(&mut self, ask: u64, step: u64, model: ModelSpec, before: Option<usize>) {
+        let bytes_max = before.map_or(self.job.settings.history_bytes, |before| before / 2);
+        match self.start_call(step, &model, bytes_max) {
+            Ok((call, history_bytes)) => {
                 let (progress, state) = (Progress::Started(Box::new(call)), AskState::Ready);
-                let asking = Asking { ask, step, model, progress, halved, state };
+                let halved = before.is_some();
+                let asking = Asking { ask, step, model, progress, history_bytes, halved, state };
                 self.body.asking = Some(Box::new(asking));
             }
             Err(reason) => self.turn(Turn::Model { ask, event: ModelEvent::Failed { reason } }),
         }
     }
 
-    fn start_call(&mut self, step: u64, model: &ModelSpec, halved: bool) -> Result<Call, String> {
+    /// The call, and how many bytes of log its request carries.
+    fn start_call(
+        &mut self,
+        step: u64,
+        model: &ModelSpec,
+        bytes_max: usize,
+    ) -> Result<(Call, usize), String> {
         let settings = &self.job.settings;
         let provider = settings
             .providers
@@ -132,11 +142,10 @@ impl Run<'_> {
             .ok_or_else(|| format!("provider {} is not configured", model.provider))?;
         let fresh = self.body.machine.fresh_texts();
         let in_process = matches!(provider, Provider::Echo | Provider::Scripted(_));
-        let messages = if in_process && !fresh.is_empty() {
-            Vec::new()
+        let (messages, history_bytes) = if in_process && !fresh.is_empty() {
+            (Vec::new(), 0)
         } else {
-            let bytes = if halved { settings.history_bytes / 2 } else { settings.history_bytes };
-            self.history(bytes)?
+            self.history(bytes_max)?
         };
         let request = Request {
             system: settings.system_prompt.as_deref(),
@@ -145,15 +154,17 @@ impl Run<'_> {
             fresh,
         };
         let seed = self.random.next_u64();
-        Ok(Call::start(provider, &request, &model.model, step, self.job.now, seed))
+        let call = Call::start(provider, &request, &model.model, step, self.job.now, seed);
+        Ok((call, history_bytes))
     }
 
-    /// The model's view of the session: whole turns, newest first, within `bytes` of log.
-    fn history(&self, bytes: usize) -> Result<Vec<Message>, String> {
+    /// The model's view of the session: whole turns, newest first, within `bytes_max` of log, and how
+    /// many bytes of it these are.
+    fn history(&self, bytes_max: usize) -> Result<(Vec<Message>, usize), String> {
         let log = &self.body.log;
         let lines = self
             .store
-            .turns(&self.job.session, log.state(), log.tip(), bytes)
+            .turns(&self.job.session, log.state(), log.tip(), bytes_max)
             .map_err(|error| format!("the history cannot be read: {error}"))?;
         let shape = Shape::new(self.job.session.clone());
         let mut history = History::default();
@@ -162,7 +173,7 @@ impl Run<'_> {
                 format!("the history cannot be read: seq {}: {error}", event.seq)
             })?;
         }
-        Ok(history.finish())
+        Ok((history.finish(), lines.len()))
     }
 }
 

@@ -23,6 +23,7 @@ mod from_seq;
 mod full_disk;
 mod handshake;
 mod heartbeat;
+mod history;
 mod many_turns;
 mod metrics;
 mod openai;
