@@ -243,7 +243,9 @@ fn a_verdict_counts_once_and_only_while_its_request_stands() {
 
 #[test]
 fn a_parked_call_survives_kill_9_and_is_asked_for_once() {
-    let config = config(&[call("c1", "ask", &json!({"n": 1}))], &json!({}));
+    // In a string, so that nothing on the way to the server writes it anew.
+    let args = r#"{ "n": 1.0E+2,"b":12345678901234567890,  "a":"\u00e4" }"#;
+    let config = config(&[call("c1", "ask", &json!(args))], &json!({}));
     for verdict_word in ["approve", "deny"] {
         let mut server = Server::start(&["s1"], &config);
         let mut client = server.subscribed("s1");
@@ -260,14 +262,40 @@ fn a_parked_call_survives_kill_9_and_is_asked_for_once() {
         events.extend(client.events_until("turn/end"));
         assert_eq!(kinds(&events).iter().filter(|kind| **kind == "approval/requested").count(), 1);
         assert_eq!(kinds(&events).iter().filter(|kind| **kind == "turn/start").count(), 1);
-        let expected = if verdict_word == "approve" {
-            Ok(r#"{"n":1}"#)
-        } else {
-            Err("ask denied: no reason given")
-        };
+        let expected =
+            if verdict_word == "approve" { Ok(args) } else { Err("ask denied: no reason given") };
         assert_eq!(results(&events), [("c1", expected)]);
         assert!(completed(&events));
+        let raw: String = events.into_iter().map(|event| event.raw).collect();
+        // The message, the call and the request.
+        assert_eq!(raw.matches(args).count(), 3, "{raw}");
     }
+}
+
+#[test]
+fn a_parked_call_is_there_for_whoever_connects_next() {
+    let config = config(&[call("c1", "ask", &json!({}))], &json!({}));
+    let server = Server::start(&["s1"], &config);
+    let mut client = server.subscribed("s1");
+    client.wake("go");
+    let seen = parked(&mut client, 1);
+    for _ in 0..2 {
+        client.cut();
+        server.expect_connected("s1", false);
+        client = server.connect("s1");
+        assert_eq!(client.last_seq(), seen.last().unwrap().seq, "a connection appends nothing");
+        client.subscribe(1);
+        assert_eq!(client.events_to(client.last_seq()), seen);
+        let state = server.state("s1");
+        assert_eq!((&state["status"], &state["connected"]), (&json!("parked"), &json!(true)));
+        assert_eq!(
+            state["pending_approvals"],
+            json!([{"call_id": "c1", "name": "ask", "args": {}}])
+        );
+    }
+    verdict(&mut client, "approve", "c1");
+    let events = client.events_until("turn/end");
+    assert_eq!(results(&events), [("c1", Ok("{}"))]);
 }
 
 #[test]

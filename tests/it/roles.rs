@@ -35,6 +35,25 @@ fn a_changed_role_takes_effect_at_the_next_step() {
 }
 
 #[test]
+fn a_role_changed_within_a_turn_takes_effect_at_its_next_step() {
+    let mut config = two_providers();
+    config["providers"]["a"]["steps"] =
+        json!([{"tool_calls": [{"id": "1", "name": "ask", "args": {}}]}]);
+    config["tools"] = json!([{"name": "ask", "command": ["cat"], "approval": "always"}]);
+    config["policy"] = json!(["*"]);
+    config["approvals"] = json!(true);
+    let server = Server::start(&["s1"], &config);
+    let mut client = server.subscribed("s1");
+    client.wake("go");
+    let mut turn = client.events_until("approval/requested");
+    client.send(&json!({"type": "set_model", "role": "main", "model": "b/two"}));
+    client.send(&json!({"type": "approve", "call_id": "1"}));
+    turn.extend(client.events_until("turn/end"));
+    assert_eq!(models(&turn), ["a/one", "b/two"]);
+    assert_eq!(turn.last().unwrap().payload, json!({"status": "completed"}));
+}
+
+#[test]
 fn with_roles_scope_agent_a_change_is_the_agents_own() {
     let mut config = two_providers();
     config["roles_scope"] = json!("agent");

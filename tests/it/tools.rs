@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use crate::harness::client::kinds;
+use crate::harness::provider::Provider;
 use crate::harness::tools::{
     calling, calls, end, expect_ended, gate, number_in, open_gate, outcome, runs, tool,
 };
@@ -27,6 +28,89 @@ fn the_arguments_arrive_exactly_as_the_model_wrote_them() {
     let server = Server::start(&["s1"], &config);
     let turn = server.subscribed("s1").turn("go");
     assert_eq!(outcome(&turn, "1"), Ok(args));
+}
+
+#[test]
+fn broken_arguments_are_an_error_that_the_model_reads_and_never_go_back_to_it() {
+    let deep = "[".repeat(2000) + &"]".repeat(2000);
+    let deep = format!("{{\"a\": {deep}}}");
+    let table = [
+        (r#"{"city": "Ro"#, false),
+        ("null", false),
+        ("[1]", false),
+        ("\"text\"", false),
+        ("{\"a\": NaN}", false),
+        (r#"{"a": "\ud800"}"#, false),
+        (&deep, false),
+        ("{\"a\": 1} {}", false),
+        // A key that comes twice is still an object, and so is nothing at all.
+        (r#"{"a":1,"a":2}"#, true),
+        ("", true),
+    ];
+    let calls: Vec<(&str, &str, &str)> =
+        table.iter().map(|(args, _)| ("0", "cat", *args)).collect();
+    let provider = Provider::start();
+    let mut config = provider.config(&json!({}));
+    config["tools"] = json!([{"name": "cat", "command": ["cat"], "concurrency": "parallel"}]);
+    config["policy"] = json!(["*"]);
+    let server = Server::start(&["s1"], &config);
+    let mut client = server.subscribed("s1");
+    client.wake("go");
+    provider.ask().call(&calls);
+    let ask = provider.ask();
+    let sent = &ask.body["messages"][1]["tool_calls"];
+    let read = ask.contents("tool");
+    assert_eq!((sent.as_array().unwrap().len(), read.len()), (table.len(), table.len()));
+    for (place, (args, whole)) in table.into_iter().enumerate() {
+        let sent = sent[place]["function"]["arguments"].as_str().unwrap();
+        if whole && !args.is_empty() {
+            assert_eq!((sent, read[place]), (args, args));
+        } else {
+            assert_eq!(sent, "{}", "{args}");
+        }
+        let quoted =
+            format!("Error: arguments are not a JSON object: {}", &args[..args.len().min(9)]);
+        assert_eq!(read[place].starts_with(&quoted), !whole, "{args}: {}", read[place]);
+    }
+    ask.answer("Sorry.");
+    let turn = client.events_until("turn/end");
+    assert_eq!(turn.last().unwrap().payload, json!({"status": "completed"}));
+    for call in turn.iter().filter(|event| event.kind == "tool/call") {
+        assert!(call.payload["args"].is_object(), "{call:?}");
+    }
+    // More than a step may hold fails the turn, and says so.
+    client.wake("again");
+    provider.ask().call(&[("1", "cat", &format!("{{\"a\": \"{}\"}}", "x".repeat(10 << 20)))]);
+    let end = client.events_until("turn/end").pop().unwrap().payload;
+    assert_eq!(end["status"], "failed");
+    assert!(end["reason"].as_str().unwrap().contains("4194304 bytes"), "{end}");
+}
+
+#[test]
+fn tools_that_run_and_calls_that_wait_for_a_human_occupy_no_worker() {
+    let parallel = json!({"concurrency": "parallel"});
+    let tools = [
+        tool("waits", "cat gate", &parallel),
+        tool("parked", "true", &json!({"concurrency": "parallel", "approval": "always"})),
+    ];
+    let mut config = calling(&tools, &calls(&["waits", "parked", "waits", "waits"]));
+    config["workers"] = json!(2);
+    config["approvals"] = json!(true);
+    config["roles_scope"] = json!("agent");
+    let server = Server::start(&["s1", "s2", "s3"], &config);
+    gate(server.folder().path(), "gate");
+    for session in ["s1", "s2"] {
+        let mut client = server.subscribed(session);
+        client.wake("go");
+        client.events_until("approval/requested");
+    }
+    let mut client = server.subscribed("s3");
+    client.send(&json!({"type": "set_model", "role": "main", "model": "echo/echo"}));
+    for n in 0..10 {
+        let turn = client.turn(&format!("turn {n}"));
+        assert_eq!(turn.last().unwrap().payload["status"], "completed");
+    }
+    assert_eq!(server.state("s1")["status"], "running");
 }
 
 #[test]

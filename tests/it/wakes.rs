@@ -4,6 +4,7 @@ use serde_json::json;
 
 use crate::harness::client::kinds;
 use crate::harness::provider::Provider;
+use crate::harness::tools::{gate, open_gate, tool};
 use crate::harness::{Client, Event, Server};
 
 /// The texts that reached the history, in order.
@@ -112,6 +113,39 @@ fn a_text_without_wake_starts_nothing_and_rides_the_next_step() {
     );
     assert_eq!(texts(&turn), ["three", "one", "two"]);
     assert_eq!(turn[0].seq, 1, "nothing was logged before the wake");
+}
+
+#[test]
+fn a_text_that_comes_while_a_tool_runs_rides_the_next_step_of_the_same_turn() {
+    let provider = Provider::start();
+    for wake in [false, true] {
+        let mut config = provider.config(&json!({}));
+        config["tools"] = json!([tool("waits", "cat gate", &json!({}))]);
+        config["policy"] = json!(["*"]);
+        let server = Server::start(&["s1"], &config);
+        let folder = server.folder();
+        gate(folder.path(), "gate");
+        let mut client = server.subscribed("s1");
+        client.wake("go");
+        provider.ask().call(&[("1", "waits", "{}")]);
+        let mut turn = client.events_until("tool/call");
+        client.send(&json!({"type": "inject", "text": "mind the gap", "wake": wake}));
+        // The answer to what came after it says that the text was taken in.
+        client.send(&json!({"type": "no such frame"}));
+        client.expect_error("bad_frame");
+        open_gate(folder.path(), "gate");
+        turn.extend(client.events_until("context/injected"));
+        let golden = ["tool/call", "tool/result", "step/end", "step/start", "context/injected"];
+        assert!(kinds(&turn).ends_with(&golden), "{:?}", kinds(&turn));
+        let ask = provider.ask();
+        assert_eq!(ask.contents("user"), ["go", "mind the gap"]);
+        ask.answer("I do.");
+        turn.extend(client.events_until("turn/end"));
+        assert_eq!(texts(&turn), ["go", "mind the gap"]);
+        client.send(&json!({"type": "cancel"}));
+        client.expect_error("not_running");
+        assert!(provider.is_asked().is_none(), "it is spent, and starts no turn of its own");
+    }
 }
 
 #[test]

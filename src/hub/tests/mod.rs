@@ -11,10 +11,13 @@ mod storage;
 mod tools;
 mod world;
 
+use crate::config::{OpenAiConfig, ProviderConfig};
 use crate::conn::slab::Tag;
 use crate::limits::{PIECE_BYTES_MAX, PROTOCOL_BYTES_MAX, RING_LOW_WATER_BYTES};
 use crate::model::custom::{Answer, Piece};
 use crate::model::{Model, Provider, Request};
+use crate::proto::http_client::BaseUrl;
+use crate::work::Upstream;
 use std::sync::Arc;
 use world::{SESSIONS, WAKE, World, close_frame, frame, handshake, seq, step, subscribe, tokens};
 
@@ -425,6 +428,25 @@ fn a_panic_costs_its_agent_the_job_and_nobody_else_anything() {
     world.send(again, &subscribe(0));
     world.settle();
     assert_eq!(world.seqs(again), [0, 1, 2, 3], "the turn stays open in the log");
+}
+
+#[test]
+fn a_cancel_ends_a_turn_whose_provider_is_still_being_connected_to() {
+    let base_url = BaseUrl::parse("http://192.0.2.1/v1").expect("a URL");
+    let provider = ProviderConfig::OpenAi(OpenAiConfig::new(base_url));
+    let provider = Provider::new(provider).expect("no headers");
+    let mut world = World::with(provider, |_| {});
+    let tag = world.connect(0);
+    world.send(tag, &subscribe(1));
+    world.send(tag, WAKE);
+    world.settle();
+    assert!(matches!(world.upstream[..], [(_, Upstream::Connect { .. })]));
+    world.send(tag, r#"{"type":"cancel"}"#);
+    world.settle();
+    assert!(matches!(world.upstream[..], [_, (_, Upstream::Disconnect)]));
+    let frames = &world.peer(tag).frames;
+    let end = frames.last().expect("events");
+    assert!(end.contains(r#""type":"turn/end","payload":{"status":"cancelled"}"#), "{end}");
 }
 
 #[test]

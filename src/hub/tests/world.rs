@@ -18,7 +18,7 @@ use crate::work::launcher::Launcher;
 use crate::work::meter::Meter;
 use crate::work::note::Note;
 use crate::work::settings::Settings;
-use crate::work::{Job, Random, Worker};
+use crate::work::{Job, Random, Upstream, Worker};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io::IoSlice;
 use std::path::Path;
@@ -31,6 +31,7 @@ pub(super) struct World {
     pub(super) now: Mono,
     pub(super) jobs: VecDeque<Job>,
     pub(super) notes: Vec<Note>,
+    pub(super) upstream: Vec<(Tag, Upstream)>,
     pub(super) peers: HashMap<Tag, Peer>,
     pub(super) closed: Vec<Tag>,
     pub(super) worker: Worker,
@@ -118,6 +119,7 @@ impl World {
             now: Mono(0),
             jobs: VecDeque::new(),
             notes: Vec::new(),
+            upstream: Vec::new(),
             peers: HashMap::new(),
             closed: Vec::new(),
             worker,
@@ -206,6 +208,7 @@ impl World {
             let orders = self.hub.orders();
             self.jobs.extend(orders.jobs);
             self.notes.extend(orders.notes);
+            self.upstream.extend(orders.upstream);
             if orders.touched.is_empty() {
                 return;
             }

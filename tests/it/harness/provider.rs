@@ -150,6 +150,22 @@ impl Ask {
         self.end();
     }
 
+    /// A whole answer that calls tools: id, name and arguments, each as it is, long ones in pieces.
+    pub(crate) fn call(mut self, calls: &[(&str, &str, &str)]) {
+        self.open();
+        for (index, (id, name, arguments)) in calls.iter().enumerate() {
+            let begin = json!({"name": name, "arguments": ""});
+            let call = json!({"index": index, "id": id, "type": "function", "function": begin});
+            self.data(&json!({"choices": [{"index": 0, "delta": {"tool_calls": [call]}}]}));
+            for piece in arguments.as_bytes().chunks(1 << 16) {
+                let function = json!({"arguments": str::from_utf8(piece).unwrap()});
+                let call = json!({"index": index, "function": function});
+                self.data(&json!({"choices": [{"index": 0, "delta": {"tool_calls": [call]}}]}));
+            }
+        }
+        self.end();
+    }
+
     /// A whole answer that is no stream.
     pub(crate) fn refuse(mut self, status: &str, headers: &str, body: &str) {
         let len = body.len();
