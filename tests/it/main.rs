@@ -25,6 +25,7 @@ mod handshake;
 mod heartbeat;
 mod history;
 mod many_turns;
+mod memory;
 mod metrics;
 mod openai;
 mod plain_turn;
