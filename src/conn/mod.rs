@@ -8,6 +8,9 @@
 //! answered with at most one close frame; memory is bounded by what `limits` allows to be queued,
 //! whatever the peer sends.
 
+// What arrives here comes from anybody: a place that cannot fail says why it cannot.
+#![cfg_attr(not(any(test, fuzzing)), deny(clippy::expect_used, clippy::unwrap_used, clippy::panic))]
+
 pub mod gate;
 pub mod ring;
 pub mod slab;
@@ -196,7 +199,8 @@ impl Conn {
     /// Queues the wire envelopes of whole log lines, one a line, as the next piece of the body;
     /// `last` ends the connection behind it.
     pub fn stream(&mut self, lines: &[u8], last: bool) {
-        let Phase::Streaming { chunked } = self.phase else { panic!("a body follows its head") };
+        assert!(matches!(self.phase, Phase::Streaming { .. }), "a body follows its head");
+        let chunked = matches!(self.phase, Phase::Streaming { chunked: true });
         let mut piece = Vec::with_capacity(lines.len());
         for wire in bodies(lines) {
             piece.extend_from_slice(wire);
@@ -233,6 +237,7 @@ impl Conn {
 
     /// Queues an error frame in place of everything else that waits, and closes with its code
     /// (clarifications, section 2).
+    #[expect(clippy::expect_used, reason = "the code is the server's choice, never the peer's")]
     pub fn fail(&mut self, code: ErrorCode, message: &str) {
         let close = code.close_code().and_then(CloseCode::new);
         let close = close.expect("only codes that close a connection have one, and it is valid");

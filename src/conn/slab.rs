@@ -33,6 +33,7 @@ impl<T> Default for Slab<T> {
 
 impl<T> Slab<T> {
     /// Puts `value` into a free slot.
+    #[expect(clippy::expect_used, reason = "descriptors run out long before")]
     pub fn insert(&mut self, value: T) -> Tag {
         if let Some(slot) = self.free.pop() {
             let entry = &mut self.slots[slot as usize];

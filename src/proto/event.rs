@@ -4,7 +4,7 @@
 //! Written by hand around raw payload bytes, in the exact key order. Session events carry the key
 //! `seq`, protocol frames never do. Nothing here knows WebSocket frames or the seal of a log line.
 
-use std::io::Write as _;
+use super::append;
 
 use crate::proto::ident::{EventId, SessionId};
 use crate::proto::json::write_string;
@@ -31,10 +31,9 @@ pub fn write_envelope(
 ) {
     out.extend_from_slice(b"{\"id\":\"");
     id.write(out);
-    write!(out, "\",\"session_id\":\"{session}\",\"seq\":{seq},\"at\":\"")
-        .expect("a Vec takes every byte");
+    append(out, format_args!("\",\"session_id\":\"{session}\",\"seq\":{seq},\"at\":\""));
     at.write(out);
-    write!(out, "\",\"type\":\"{}\",\"payload\":", body.kind()).expect("a Vec takes every byte");
+    append(out, format_args!("\",\"type\":\"{}\",\"payload\":", body.kind()));
     body.write_payload(out);
     out.push(b'}');
 }
@@ -175,26 +174,20 @@ impl ErrorCode {
 
 /// Appends the `hello` frame. `last_seq` is the highest seq in the log.
 pub fn write_hello(out: &mut Vec<u8>, session: &SessionId, last_seq: u64) {
-    write!(
-        out,
-        "{{\"type\":\"hello\",\"proto\":1,\"session_id\":\"{session}\",\"last_seq\":{last_seq}}}"
-    )
-    .expect("a Vec takes every byte");
+    append(out, format_args!("{{\"type\":\"hello\",\"proto\":1,\"session_id\":\"{session}\","));
+    append(out, format_args!("\"last_seq\":{last_seq}}}"));
 }
 
 /// Appends the `replay_truncated` frame: the replay begins at `from_seq`, not where it was asked to.
 pub fn write_replay_truncated(out: &mut Vec<u8>, requested_from_seq: u64, from_seq: u64) {
-    write!(
-        out,
-        "{{\"type\":\"replay_truncated\",\"requested_from_seq\":{requested_from_seq},\"from_seq\":{from_seq}}}"
-    )
-    .expect("a Vec takes every byte");
+    append(out, format_args!("{{\"type\":\"replay_truncated\","));
+    append(out, format_args!("\"requested_from_seq\":{requested_from_seq},"));
+    append(out, format_args!("\"from_seq\":{from_seq}}}"));
 }
 
 /// Appends an `error` frame.
 pub fn write_error(out: &mut Vec<u8>, code: ErrorCode, message: &str) {
-    write!(out, "{{\"type\":\"error\",\"code\":\"{}\",\"message\":", code.as_str())
-        .expect("a Vec takes every byte");
+    append(out, format_args!("{{\"type\":\"error\",\"code\":\"{}\",\"message\":", code.as_str()));
     write_string(out, message);
     out.push(b'}');
 }

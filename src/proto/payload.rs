@@ -198,6 +198,7 @@ impl std::error::Error for PayloadError {}
 
 impl Content {
     /// A text result: a JSON string.
+    #[expect(clippy::expect_used, reason = "escaping leaves text as UTF-8")]
     pub fn text(text: &str) -> Content {
         let mut json = Vec::with_capacity(text.len() + 2);
         write_string(&mut json, text);

@@ -109,6 +109,7 @@ impl Fields {
     }
 
     /// What stands at a place that has been checked to be ASCII.
+    #[expect(clippy::expect_used, reason = "the parser has looked at each of its bytes")]
     pub(in crate::proto) fn ascii(&self, place: &Range<usize>) -> &str {
         std::str::from_utf8(&self.bytes[place.clone()]).expect("the parser has checked this place")
     }

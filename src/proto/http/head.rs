@@ -52,9 +52,10 @@ impl HeadParser {
                 // Empty lines before the request are ignored, by the same section.
                 (None, []) => {}
                 (None, text) => self.start = Some(start_line(text, line.start)?),
-                (Some(_), []) => {
+                (Some(start), []) => {
+                    let start = start.clone();
                     let consumed = bytes.len() - input.len();
-                    return self.complete().map(|head| Some((head, consumed)));
+                    return self.complete(start).map(|head| Some((head, consumed)));
                 }
                 (Some(_), [b' ' | b'\t', ..]) => {
                     return Err(HeadError::Malformed("header line is folded"));
@@ -68,9 +69,8 @@ impl HeadParser {
         Ok(None)
     }
 
-    fn complete(&mut self) -> Result<Head, HeadError> {
+    fn complete(&mut self, start: StartLine) -> Result<Head, HeadError> {
         let parser = std::mem::take(self);
-        let start = parser.start.expect("a head ends behind its request line");
         let fields = Fields { bytes: parser.lines.into_bytes(), places: parser.places };
         let head = Head { start, fields };
         head.check_host()?;

@@ -56,9 +56,9 @@ impl ResponseHeadParser {
                     self.start = None;
                     self.places.clear();
                 }
-                (Some(_), []) => {
+                (Some(start), []) => {
+                    let start = start.clone();
                     let parser = std::mem::take(self);
-                    let start = parser.start.expect("a head ends behind its status line");
                     let fields = Fields { bytes: parser.lines.into_bytes(), places: parser.places };
                     let head = ResponseHead { start, fields };
                     return Ok(Some((head, bytes.len() - input.len())));

@@ -144,6 +144,7 @@ impl<'a> Text<'a> {
 }
 
 /// The character that the escape at the beginning of `text` stands for, and the escape's length.
+#[expect(clippy::expect_used, reason = "a value exists only of text that the check has passed")]
 fn unescape(text: &str) -> (char, usize) {
     let bytes = text.as_bytes();
     match bytes[1] {

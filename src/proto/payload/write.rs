@@ -3,7 +3,7 @@
 //! Knows JSON's punctuation and nothing of what a payload means. Invariant: every string goes
 //! through [`write_string`], every raw text was made single-line where it entered.
 
-use std::io::Write as _;
+use crate::proto::append;
 
 use super::{Body, Call, Content, Part, Usage};
 use crate::proto::json::write_string;
@@ -98,7 +98,7 @@ impl Object<'_> {
 
     fn number(&mut self, key: &str, value: u64) {
         self.key(key);
-        write!(self.out, "{value}").expect("a Vec takes every byte");
+        append(self.out, format_args!("{value}"));
     }
 
     fn optional(&mut self, key: &str, value: Option<&String>) {
@@ -155,6 +155,7 @@ impl Object<'_> {
         self.out.push(b']');
     }
 
+    #[expect(clippy::expect_used, reason = "memory is all that can run out")]
     fn usage(&mut self, usage: &Usage) {
         self.key("usage");
         let mut object = Object::open(self.out);

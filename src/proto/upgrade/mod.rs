@@ -70,6 +70,7 @@ impl AcceptKey {
     }
 
     /// As the header has it.
+    #[expect(clippy::expect_used, reason = "it is made by the encoder and by nothing else")]
     pub fn as_str(&self) -> &str {
         std::str::from_utf8(&self.0).expect("base64 is ASCII")
     }

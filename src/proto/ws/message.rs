@@ -68,6 +68,7 @@ impl Assembler {
     ///
     /// `message_bytes_max` bounds the payload of one message, all fragments together: exactly that
     /// many are accepted. It is at most 2^32 - 1.
+    #[expect(clippy::expect_used, reason = "the bound is the program's, never the peer's")]
     pub fn new(role: Role, message_bytes_max: usize) -> Self {
         Self {
             role,
@@ -344,7 +345,9 @@ impl Frame {
 
 /// Cuts the first `len` bytes off `input`.
 fn skip<'a>(input: &mut &'a mut [u8], len: usize) -> &'a mut [u8] {
-    input.split_off_mut(..len).expect("never more is taken than there is")
+    let (taken, rest) = mem::take(input).split_at_mut(len);
+    *input = rest;
+    taken
 }
 
 #[cfg(test)]

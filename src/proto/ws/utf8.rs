@@ -25,6 +25,7 @@ impl Utf8Check {
     ///
     /// Fails with the very byte that makes the text invalid: a piece that ends before it passes.
     /// After a failure neither `self` nor `text` is of use.
+    #[expect(clippy::expect_used, reason = "the check itself says up to where text is valid")]
     pub fn push(&mut self, mut piece: &[u8], text: &mut String) -> Result<(), InvalidUtf8> {
         while self.split_len > 0
             && let Some((&byte, rest)) = piece.split_first()
