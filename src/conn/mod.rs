@@ -11,6 +11,8 @@
 // What arrives here comes from anybody: a place that cannot fail says why it cannot.
 #![cfg_attr(not(any(test, fuzzing)), deny(clippy::expect_used, clippy::unwrap_used, clippy::panic))]
 
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
 pub mod gate;
 pub mod ring;
 pub mod slab;

@@ -6,7 +6,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::{agent, client, config, log, model, proto};
+use crate::{agent, client, config, conn, log, model, proto};
 
 /// A fuzz target, and the body it calls.
 type Target = (&'static str, fn(&[u8]));
@@ -17,6 +17,7 @@ const TARGETS: &[Target] = &[
     ("answer", model::openai::fuzz::answer),
     ("client_frame", proto::command::fuzz::frame),
     ("config", config::fuzz::document),
+    ("connection", conn::fuzz::connection),
     ("deltas", model::openai::fuzz::deltas),
     ("event_envelope", proto::event::fuzz::envelope),
     ("event_payload", proto::payload::fuzz::payload),
