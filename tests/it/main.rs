@@ -24,6 +24,8 @@ mod full_disk;
 mod handshake;
 mod heartbeat;
 mod history;
+mod long_log;
+mod many_sessions;
 mod many_turns;
 mod memory;
 mod metrics;

@@ -6,6 +6,7 @@
 pub(crate) mod client;
 pub(crate) mod files;
 pub(crate) mod http;
+pub(crate) mod made;
 pub(crate) mod provider;
 pub(crate) mod server;
 pub(crate) mod small_disk;

@@ -222,8 +222,22 @@ impl Server {
 
     /// Resident memory in KiB, as the kernel counts it.
     pub(crate) fn resident_kib(&self) -> u64 {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        self.counted("status", "VmRSS:")
+    }
+
+    /// The most that it ever was.
+    pub(crate) fn peak_resident_kib(&self) -> u64 {
+        self.counted("status", "VmHWM:")
+    }
+
+    /// Bytes that it has read so far, of whatever.
+    pub(crate) fn bytes_read(&self) -> u64 {
+        self.counted("io", "rchar:")
+    }
+
+    fn counted(&self, file: &str, key: &str) -> u64 {
+        let text = fs::read_to_string(format!("/proc/{}/{file}", self.child.id())).unwrap();
+        let line = text.lines().find_map(|line| line.strip_prefix(key)).unwrap();
         line.trim().trim_end_matches(" kB").parse().unwrap()
     }
 }
