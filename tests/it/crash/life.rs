@@ -67,6 +67,8 @@ impl Run {
             sessions.iter().map(|session| Mutex::new(Book::new(session))).collect();
         let shared = std::mem::take(&mut self.shared);
         thread::scope(|scope| {
+            // However this ends, the players do too.
+            let over = Over(&shared);
             for book in &books {
                 let random = self.random.fork();
                 let player = Player { shared: &shared, book, random };
@@ -78,7 +80,7 @@ impl Run {
                     break;
                 }
             }
-            shared.over.store(true, Ordering::Relaxed);
+            drop(over);
         });
         let mut books: Vec<Book> =
             books.into_iter().map(|book| book.into_inner().unwrap()).collect();
@@ -184,6 +186,15 @@ impl Run {
             assert!(kill.is_ok());
         }
         server.exit();
+    }
+}
+
+/// Lets the players stop when it goes.
+struct Over<'a>(&'a Shared);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.over.store(true, Ordering::Relaxed);
     }
 }
 
