@@ -15,6 +15,7 @@ mod cancel;
 mod close_codes;
 mod commands;
 mod crash;
+mod deploys;
 mod embedding;
 mod embedding_tools;
 mod first_contact;

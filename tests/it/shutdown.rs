@@ -15,10 +15,10 @@ fn sigterm_closes_clients_with_1001_and_exits_0() {
     for name in ["TERM", "INT"] {
         let mut server = Server::start(&["s1", "s2"], &json!({}));
         let mut one = server.subscribed("s1");
-        let mut two = server.connect("s2");
+        let two = server.connect("s2");
         one.turn("hello");
         server.signal(name);
-        for client in [&mut one, &mut two] {
+        for mut client in [one, two] {
             client.expect_close(1001);
         }
         assert_eq!(server.exit().code(), Some(0), "{name}");
