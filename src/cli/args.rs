@@ -21,6 +21,7 @@ pub(super) enum Command {
     Attach(Attach),
     Log(Log),
     Verify { session: Option<SessionId>, data_dir: PathBuf },
+    Repair { session: SessionId, data_dir: PathBuf, yes: bool },
     Sessions { data_dir: PathBuf },
     Delete { session: SessionId, data_dir: PathBuf, yes: bool },
     Check { config: PathBuf },
@@ -97,6 +98,7 @@ pub(super) fn parse(words: impl IntoIterator<Item = String>) -> Result<Command, 
         Topic::Attach => attach(&mut words),
         Topic::Log => log(&mut words),
         Topic::Verify => verify(&mut words),
+        Topic::Repair => repair(&mut words),
         Topic::Sessions => sessions(&mut words),
         Topic::Delete => delete(&mut words),
         Topic::Check => check(&mut words),
@@ -112,6 +114,7 @@ fn help(words: &mut Words) -> Result<Command, UsageError> {
         }
         topic = match (topic, Topic::of(&word)) {
             (Topic::Log, _) if word == "verify" => Topic::Verify,
+            (Topic::Log, _) if word == "repair" => Topic::Repair,
             (Topic::Overview, Some(named)) => named,
             (Topic::Overview, None) => {
                 return Err(words.error(format!("there is no command `{word}`")));
@@ -164,6 +167,11 @@ fn log(words: &mut Words) -> Result<Command, UsageError> {
         words.topic = Topic::Verify;
         return verify(words);
     }
+    if words.left.front().is_some_and(|word| word == "repair") {
+        words.left.pop_front();
+        words.topic = Topic::Repair;
+        return repair(words);
+    }
     let mut session = None;
     let (mut data_dir, mut from_seq, mut types) = (default_data_dir(), 0, Vec::new());
     while let Some(word) = words.next() {
@@ -204,7 +212,18 @@ fn sessions(words: &mut Words) -> Result<Command, UsageError> {
     Ok(Command::Sessions { data_dir })
 }
 
+fn repair(words: &mut Words) -> Result<Command, UsageError> {
+    let (session, data_dir, yes) = doubtful(words, "repair")?;
+    Ok(Command::Repair { session, data_dir, yes })
+}
+
 fn delete(words: &mut Words) -> Result<Command, UsageError> {
+    let (session, data_dir, yes) = doubtful(words, "delete")?;
+    Ok(Command::Delete { session, data_dir, yes })
+}
+
+/// The words of a command that asks before it acts on a session.
+fn doubtful(words: &mut Words, verb: &str) -> Result<(SessionId, PathBuf, bool), UsageError> {
     let (mut session, mut data_dir, mut yes) = (None, default_data_dir(), false);
     while let Some(word) = words.next() {
         match word {
@@ -214,8 +233,8 @@ fn delete(words: &mut Words) -> Result<Command, UsageError> {
             other => return Err(words.unexpected(&other)),
         }
     }
-    let session = session.ok_or_else(|| words.error("delete which session?"))?;
-    Ok(Command::Delete { session, data_dir, yes })
+    let session = session.ok_or_else(|| words.error(format!("{verb} which session?")))?;
+    Ok((session, data_dir, yes))
 }
 
 fn check(words: &mut Words) -> Result<Command, UsageError> {
@@ -370,6 +389,10 @@ mod tests {
                 "log verify s1 --data-dir d",
                 Command::Verify { session: Some(id("s1")), data_dir: "d".into() },
             ),
+            (
+                "log repair s1 --data-dir d --yes",
+                Command::Repair { session: id("s1"), data_dir: "d".into(), yes: true },
+            ),
             ("sessions", Command::Sessions { data_dir: data_dir() }),
             (
                 "delete s1 --yes",
@@ -382,6 +405,7 @@ mod tests {
             ("help", Command::Help(Topic::Overview)),
             ("help attach", Command::Help(Topic::Attach)),
             ("help log verify", Command::Help(Topic::Verify)),
+            ("log repair --help", Command::Help(Topic::Repair)),
             ("serve --config x --help", Command::Help(Topic::Serve)),
             ("log --help", Command::Help(Topic::Log)),
             ("log verify -h", Command::Help(Topic::Verify)),
@@ -415,6 +439,7 @@ mod tests {
                  see terret-ws log --help",
             ),
             ("log verify a b", "unexpected `b`; see terret-ws log verify --help"),
+            ("log repair", "repair which session?; see terret-ws log repair --help"),
             ("delete", "delete which session?; see terret-ws delete --help"),
             ("check", "check needs --config FILE; see terret-ws check --help"),
             ("token", "a token for which session?; see terret-ws token --help"),

@@ -9,6 +9,7 @@ pub(super) enum Topic {
     Attach,
     Log,
     Verify,
+    Repair,
     Sessions,
     Delete,
     Check,
@@ -40,6 +41,7 @@ impl Topic {
             Topic::Attach => "attach",
             Topic::Log => "log",
             Topic::Verify => "log verify",
+            Topic::Repair => "log repair",
             Topic::Sessions => "sessions",
             Topic::Delete => "delete",
             Topic::Check => "check",
@@ -56,6 +58,7 @@ impl Topic {
             Topic::Attach => ATTACH,
             Topic::Log => LOG,
             Topic::Verify => VERIFY,
+            Topic::Repair => REPAIR,
             Topic::Sessions => SESSIONS,
             Topic::Delete => DELETE,
             Topic::Check => CHECK,
@@ -73,6 +76,7 @@ terret-ws: durable sessions with AI agents over a WebSocket
   terret-ws attach AGENT|URL    talk to an agent from this terminal
   terret-ws log SESSION         a session's events, read from its files
   terret-ws log verify          check every line of every session
+  terret-ws log repair SESSION  make a damaged session whole; the server must be stopped
   terret-ws sessions            what lies in the data directory
   terret-ws delete SESSION      remove a session; the server must be stopped
   terret-ws check --config FILE every problem of a configuration
@@ -147,15 +151,28 @@ may run or not.
   --types a,b       only these, such as user/message,assistant/message
 
 terret-ws log verify --help: checking the files
+terret-ws log repair --help: making a damaged session whole
 ";
 
 const VERIFY: &str = "\
 terret-ws log verify [SESSION] [--data-dir DIR]
 
 Checks every line of every segment, of one session or of all. Names segment, line and byte of
-what is wrong and exits 1 if anything is. The server may run or not.
+what is wrong, and what cannot be read, and exits 1 if anything is. The server may run or not.
 
   --data-dir DIR    default ./terret-data
+";
+
+const REPAIR: &str = "\
+terret-ws log repair SESSION [--data-dir DIR] [--yes]
+
+Makes a damaged session whole, after it has shown what that costs and asked. The server must be
+stopped. What remains is one run of events without a gap: the newest, so that numbers go on where
+they were, or the oldest where the turn that is open could not go on otherwise. Files that are taken
+out or changed are kept beside the log as they were, as FILE.damaged.
+
+  --data-dir DIR    default ./terret-data
+  --yes             do not ask
 ";
 
 const SESSIONS: &str = "\

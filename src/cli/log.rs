@@ -1,15 +1,17 @@
-//! `terret-ws log` and `terret-ws log verify`: sessions read from their files, whether a server runs
-//! or not.
+//! `terret-ws log`, `log verify` and `log repair`: sessions read from their files, whether a server
+//! runs or not, and made whole while none does.
 
 use std::io::{self, BufWriter, Write as _};
 use std::path::Path;
+use std::sync::Arc;
 
 use super::args::Log;
-use super::{Failure, World, in_lines, no_session, unreadable};
-use crate::disk::ReadError;
+use super::{Failure, World, confirmed, in_lines, locked, no_session, unreadable};
 use crate::disk::inspect;
 use crate::disk::real::RealDisk;
+use crate::disk::repair::{self, Diagnosis};
 use crate::disk::verify;
+use crate::disk::{ReadError, StoreError};
 use crate::proto::ident::SessionId;
 
 /// Prints a session's events as the socket sends them, one a line.
@@ -68,6 +70,49 @@ fn verify_one(session: &SessionId, data_dir: &Path) -> io::Result<(Vec<String>, 
         [(events, "event"), (segments, "segment"), (bytes, "byte")].map(counted);
     lines.push(format!("{session}: {verdict}: {events}, {segments}, {bytes}"));
     Ok((lines, sound))
+}
+
+/// Makes a damaged session whole, after it has shown what that costs and asked.
+pub(super) fn repair(
+    session: &SessionId,
+    data_dir: &Path,
+    yes: bool,
+    mut world: World,
+) -> Result<(), Failure> {
+    let shown = data_dir.display();
+    let unusable = |error: &io::Error| unreadable(&format!("{session} in {shown}"), error);
+    let mut lines = Vec::new();
+    let tell = |finding| lines.push(format!("{session}: {finding}"));
+    let diagnosis = match repair::diagnose(Arc::new(RealDisk), data_dir, session, tell) {
+        Ok(diagnosis) => diagnosis,
+        Err(StoreError::Locked { pid }) => return Err(locked(data_dir, pid)),
+        Err(StoreError::Io(error)) => return Err(unusable(&error)),
+    };
+    world.stdout.print(in_lines(&lines))?;
+    let found = match diagnosis {
+        Diagnosis::Missing => return Err(no_session(session, data_dir)),
+        Diagnosis::Sound => {
+            return Ok(world.stdout.print(format!("{session}: nothing to repair\n"))?);
+        }
+        Diagnosis::Lost => {
+            return Err(Failure::bad(format!(
+                "{session} has nothing left that it could go on with; \
+                 `terret-ws delete {session}` removes it"
+            )));
+        }
+        Diagnosis::Repairable(found) => found,
+    };
+    let kept = format!("events {} to {}", found.kept.start(), found.kept.end());
+    let lost = counted((found.lost, "sound event"));
+    world.stdout.print(format!(
+        "{session}: would keep {kept}; would not: what is damaged, and {lost} beside it\n\
+         {session}: files that change stay beside the log as they are now, as FILE.damaged\n"
+    ))?;
+    if !yes && !confirmed(&format!("repair session {session} in {shown}?"), &mut world)? {
+        return Err(Failure::bad(format!("{session} was not repaired")));
+    }
+    found.repair().map_err(|error| unusable(&error))?;
+    Ok(world.stdout.print(format!("repaired {session}: {kept} are there\n"))?)
 }
 
 fn counted((number, one): (u64, &str)) -> String {

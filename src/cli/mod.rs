@@ -125,6 +125,7 @@ fn obey(command: Command, world: World) -> Result<(), Failure> {
         Command::Attach(attach) => attach::run(&attach, world),
         Command::Log(log) => log::run(&log, &world),
         Command::Verify { session, data_dir } => log::verify(session.as_ref(), &data_dir, &world),
+        Command::Repair { session, data_dir, yes } => log::repair(&session, &data_dir, yes, world),
         Command::Sessions { data_dir } => sessions::list(&data_dir, &world),
         Command::Delete { session, data_dir, yes } => {
             sessions::delete(&session, &data_dir, yes, world)
@@ -190,8 +191,23 @@ fn no_session(session: &SessionId, data_dir: &Path) -> Failure {
     ))
 }
 
+/// Another process has the data directory.
+fn locked(data_dir: &Path, pid: Option<u32>) -> Failure {
+    let who = pid.map_or("another process".to_owned(), |pid| format!("process {pid}"));
+    let shown = data_dir.display();
+    Failure::new(Status::Locked, format!("{shown} is served by {who}: stop it first"))
+}
+
+/// Asks before something is done that cannot be undone.
+fn confirmed(question: &str, world: &mut World) -> io::Result<bool> {
+    world.stderr.print(format!("{question} Type yes: "))?;
+    let mut answer = String::new();
+    world.stdin.read_line(&mut answer)?;
+    Ok(answer.trim() == "yes")
+}
+
 fn in_lines(lines: &[String]) -> String {
-    lines.join("\n") + "\n"
+    lines.iter().flat_map(|line| [line, "\n"]).collect()
 }
 
 #[cfg(test)]

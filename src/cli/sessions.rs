@@ -1,10 +1,10 @@
 //! `terret-ws sessions` and `terret-ws delete`: what lies in a data directory, and its removal.
 
 use std::fmt::Write as _;
-use std::io::{self, BufRead as _};
+use std::io;
 use std::path::Path;
 
-use super::{Failure, Status, World, no_session, unreadable};
+use super::{Failure, World, confirmed, locked, no_session, unreadable};
 use crate::disk::StoreError;
 use crate::disk::inspect::{self, SessionSummary};
 use crate::disk::real::RealDisk;
@@ -58,23 +58,12 @@ pub(super) fn delete(
     let deletable = match inspect::deletable(&RealDisk, data_dir, session) {
         Ok(Some(deletable)) => deletable,
         Ok(None) => return Err(no_session(session, data_dir)),
-        Err(StoreError::Locked { pid }) => {
-            let who = pid.map_or("another process".to_owned(), |pid| format!("process {pid}"));
-            return Err(Failure::new(
-                Status::Locked,
-                format!("{shown} is served by {who}: stop it first"),
-            ));
-        }
+        Err(StoreError::Locked { pid }) => return Err(locked(data_dir, pid)),
         Err(StoreError::Io(error)) => return Err(unusable(&error)),
     };
-    if !yes {
-        let question = format!("delete session {session} in {shown} for good? Type yes: ");
-        world.stderr.print(question)?;
-        let mut answer = String::new();
-        world.stdin.read_line(&mut answer)?;
-        if answer.trim() != "yes" {
-            return Err(Failure::bad(format!("{session} was not deleted")));
-        }
+    let question = format!("delete session {session} in {shown} for good?");
+    if !yes && !confirmed(&question, &mut world)? {
+        return Err(Failure::bad(format!("{session} was not deleted")));
     }
     deletable.delete().map_err(|error| unusable(&error))?;
     Ok(world.stdout.print(format!("deleted {session}\n"))?)

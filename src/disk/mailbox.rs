@@ -11,6 +11,7 @@ use super::api::{DiskFile, Open};
 use super::append::SessionLog;
 use super::error::{AppendError, Stop};
 use super::files::for_each_block;
+use super::recover::{TORN, rewrite, set_aside};
 use super::store::Store;
 use crate::limits::INBOX_FILE_BYTES_MAX;
 use crate::log::inbox::InboxEntry;
@@ -125,7 +126,7 @@ impl SessionLog {
         if !self.mailbox.settled {
             let path = store.files().inbox(self.shape.session());
             if store.syncs_always() {
-                super::recover::rewrite(store, &path, file, 0, self.mailbox.bytes)?;
+                rewrite(store, &path, file, 0, self.mailbox.bytes)?;
                 store.sync_data(file, &path)?;
             }
             store.sync_dir(&store.files().dir(self.shape.session()))?;
@@ -134,29 +135,14 @@ impl SessionLog {
         Ok(())
     }
 
-    /// Writes what waits into a new file, which then takes the place of the old one.
+    /// Writes what waits into a file of its own, without what is spent.
     fn inbox_rewrite(&mut self, store: &Store) -> Result<(), Stop> {
-        let path = store.files().inbox(self.shape.session());
-        let fresh = path.with_extension("jsonl.new");
-        let (_, entries) = Mailbox::read(store, self.shape.session()).map_err(Stop::Unopened)?;
-        let mut lines = Vec::new();
-        let mut kept = entries;
-        kept.retain(|entry| self.mailbox.waiting.contains(&entry.id));
-        for entry in &kept {
-            entry.write(&mut lines, 0);
-        }
-        if store.disk().exists(&fresh).map_err(Stop::Unopened)? {
-            store.remove_file(&fresh)?;
-        }
-        store.make_file(&fresh, &lines)?;
-        store
-            .disk()
-            .rename(&fresh, &path)
-            .map_err(|error| store.failed("renaming", &path, &error))?;
-        store.sync_dir(&store.files().dir(self.shape.session()))?;
-        self.mailbox.bytes = lines.len() as u64;
+        let session = self.shape.session();
+        let (_, mut entries) = Mailbox::read(store, session).map_err(Stop::Unopened)?;
+        entries.retain(|entry| self.mailbox.waiting.contains(&entry.id));
+        self.mailbox.bytes = replace_inbox(store, session, &entries)?;
         self.mailbox.file_bytes = self.mailbox.bytes;
-        self.mailbox.after = least_after(&kept);
+        self.mailbox.after = least_after(&entries);
         Ok(())
     }
 
@@ -166,7 +152,7 @@ impl SessionLog {
         let path = store.files().inbox(self.shape.session());
         let mailbox = &mut self.mailbox;
         if mailbox.file_bytes > mailbox.bytes {
-            super::recover::set_aside(store, &path, file, mailbox.bytes, mailbox.file_bytes)?;
+            set_aside(store, TORN, &path, file, mailbox.bytes, mailbox.file_bytes)?;
         }
         let kept = if mailbox.waiting.is_empty() { 0 } else { mailbox.bytes };
         if mailbox.file_bytes > kept {
@@ -179,6 +165,27 @@ impl SessionLog {
         }
         Ok(())
     }
+}
+
+/// Writes entries into a new file, which then takes the place of the old one. Says how long it is.
+pub(super) fn replace_inbox(
+    store: &Store,
+    session: &SessionId,
+    entries: &[InboxEntry],
+) -> Result<u64, Stop> {
+    let path = store.files().inbox(session);
+    let fresh = path.with_extension("jsonl.new");
+    let mut lines = Vec::new();
+    for entry in entries {
+        entry.write(&mut lines, 0);
+    }
+    if store.disk().exists(&fresh).map_err(Stop::Unopened)? {
+        store.remove_file(&fresh)?;
+    }
+    store.make_file(&fresh, &lines)?;
+    store.disk().rename(&fresh, &path).map_err(|error| store.failed("renaming", &path, &error))?;
+    store.sync_dir(&store.files().dir(session))?;
+    Ok(lines.len() as u64)
 }
 
 fn least_after(entries: &[InboxEntry]) -> Option<u64> {

@@ -29,6 +29,7 @@ mod turns;
 mod retain;
 pub mod inspect;
 pub mod verify;
+pub mod repair;
 pub mod text_file;
 pub mod running;
 pub mod scratch;

@@ -96,8 +96,7 @@ impl Store {
                 super::AppendError::Latched(error) => Stop::Latched(error),
             })?;
         }
-        let inbox =
-            if listing.inbox { self.open_inbox(&mut log, listing.first)? } else { Vec::new() };
+        let inbox = if listing.inbox { self.open_inbox(&mut log)? } else { Vec::new() };
         Ok(Opened { state: log.state.clone(), log, inbox, torn })
     }
 
@@ -222,7 +221,7 @@ impl Store {
         if bytes == 0 {
             return self.remove_file(&path).map(|()| None);
         }
-        let aside = free_name(self, &path)?;
+        let aside = free_name(self, &path, TORN)?;
         self.disk()
             .rename(&path, &aside)
             .map_err(|error| self.failed("renaming", &path, &error))?;
@@ -230,12 +229,11 @@ impl Store {
         Ok(Some(TornReport { segment: base, byte: 0, bytes }))
     }
 
-    /// The texts that wait, which are those whose ids the log does not hold. Only a repair leaves it
-    /// without what an entry was accepted after: then a text may come twice, and none is lost.
-    fn open_inbox(&self, log: &mut SessionLog, first: u64) -> Result<Vec<InboxEntry>, OpenError> {
+    /// The texts that wait, which are those whose ids the log does not hold.
+    fn open_inbox(&self, log: &mut SessionLog) -> Result<Vec<InboxEntry>, OpenError> {
         let (mailbox, mut entries) = Mailbox::read(self, log.session())?;
         log.mailbox = mailbox;
-        let from = entries.iter().map(|entry| entry.after).min().unwrap_or(u64::MAX).max(first);
+        let from = entries.iter().map(|entry| entry.after).min().unwrap_or(u64::MAX);
         let mut events = self.events_from(log.session(), from, log.tip());
         while let Some(piece) = events.next_piece().map_err(|error| match error {
             ReadError::Damaged(place) => OpenError::Damaged { place, tip: Some(log.tip) },
@@ -364,7 +362,7 @@ impl Heal {
         let path = store.files().segment(session, base);
         let is_urgent = self.is_urgent();
         if self.file_bytes > self.cut {
-            set_aside(store, &path, file, self.cut, self.file_bytes)?;
+            set_aside(store, TORN, &path, file, self.cut, self.file_bytes)?;
             file.set_len(self.cut).map_err(|error| store.latch("cutting", &path, &error))?;
             store.sync_all(file, &path)?;
             self.file_bytes = self.cut;
@@ -383,6 +381,9 @@ impl Heal {
         Ok(())
     }
 }
+
+/// Why something is kept aside that was never finished.
+pub(super) const TORN: &str = "torn";
 
 /// Writes what stands from `from` to `to` once more.
 pub(super) fn rewrite(
@@ -405,9 +406,10 @@ pub(super) fn rewrite(
     }
 }
 
-/// Keeps the bytes from `from` to `to` of a file in one beside it.
+/// Keeps the bytes from `from` to `to` of a file in one beside it, whose name says why.
 pub(super) fn set_aside(
     store: &Store,
+    why: &str,
     path: &Path,
     file: &dyn DiskFile,
     from: u64,
@@ -419,16 +421,16 @@ pub(super) fn set_aside(
         Ok(())
     })
     .map_err(Stop::Unopened)?;
-    store.make_file(&free_name(store, path)?, &kept)?;
+    store.make_file(&free_name(store, path, why)?, &kept)?;
     Ok(())
 }
 
-/// `<file>.torn`, or with a number behind it: nothing that was kept is ever overwritten.
-fn free_name(store: &Store, path: &Path) -> Result<PathBuf, Stop> {
+/// `<file>.<why>`, or with a number behind it: nothing that was kept is ever overwritten.
+pub(super) fn free_name(store: &Store, path: &Path, why: &str) -> Result<PathBuf, Stop> {
     let mut number = 1_u32;
     loop {
         let end = if number == 1 { String::new() } else { format!(".{number}") };
-        let name = path.with_extension(format!("jsonl.torn{end}"));
+        let name = path.with_extension(format!("jsonl.{why}{end}"));
         if !store.disk().exists(&name).map_err(Stop::Unopened)? {
             return Ok(name);
         }

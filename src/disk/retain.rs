@@ -201,7 +201,12 @@ fn begins_at(files: Files<'_>, session: &SessionId, base: u64) -> io::Result<Opt
 }
 
 /// Stores that the log begins with `first` from now on, and no longer with `before`.
-fn mark(store: &Store, session: &SessionId, before: u64, first: u64) -> Result<(), Stop> {
+pub(super) fn mark(
+    store: &Store,
+    session: &SessionId,
+    before: u64,
+    first: u64,
+) -> Result<(), Stop> {
     let files = store.files();
     let path = files.mark(session, first);
     if before == 0 {

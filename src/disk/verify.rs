@@ -84,6 +84,7 @@ pub fn verify(
 
 /// A segment that was looked at.
 pub(super) struct Surveyed {
+    pub(super) base: u64,
     /// What it holds; nothing if it cannot be read.
     pub(super) found: Option<Found>,
     /// It follows what was read before it.
@@ -127,7 +128,7 @@ pub(super) fn survey(
                 let error = error.to_string();
                 report(Finding::Unreadable { segment: Some(base), error });
                 let verdict = Verdict::Damaged;
-                surveyed.push(Surveyed { found: None, follows: true, verdict });
+                surveyed.push(Surveyed { base, found: None, follows: true, verdict });
                 continue;
             }
         };
@@ -151,7 +152,7 @@ pub(super) fn survey(
             }
             Verdict::Damaged => places.into_iter().map(Finding::Damaged).for_each(&mut *report),
         }
-        surveyed.push(Surveyed { found: Some(found), follows, verdict });
+        surveyed.push(Surveyed { base, found: Some(found), follows, verdict });
     }
     Ok(surveyed)
 }
@@ -181,8 +182,8 @@ impl Surveyed {
 
 /// What an inbox file holds.
 pub(super) struct InboxLines {
-    /// The lines that hold, whole.
-    pub(super) sound: Vec<u8>,
+    /// What the lines that hold say.
+    pub(super) entries: Vec<InboxEntry>,
     /// The others, as findings.
     pub(super) broken: Vec<Finding>,
 }
@@ -194,12 +195,12 @@ pub(super) fn inbox_lines(files: Files<'_>, session: &SessionId) -> io::Result<I
         text.extend_from_slice(block);
         Ok(())
     })?;
-    let mut lines = InboxLines { sound: Vec::new(), broken: Vec::new() };
+    let mut lines = InboxLines { entries: Vec::new(), broken: Vec::new() };
     let mut byte = 0;
-    for (line, entry) in (1..).zip(text.split_inclusive(|&byte| byte == b'\n')) {
-        let sound = entry.strip_suffix(b"\n").and_then(line::unseal);
-        if sound.and_then(|sealed| InboxEntry::read(&sealed)).is_some() {
-            lines.sound.extend_from_slice(entry);
+    for (line, text) in (1..).zip(text.split_inclusive(|&byte| byte == b'\n')) {
+        let sound = text.strip_suffix(b"\n").and_then(line::unseal);
+        if let Some(entry) = sound.and_then(|sealed| InboxEntry::read(&sealed)) {
+            lines.entries.push(entry);
             for finding in &mut lines.broken {
                 if let Finding::Inbox { at_end, .. } = finding {
                     *at_end = false;
@@ -208,7 +209,7 @@ pub(super) fn inbox_lines(files: Files<'_>, session: &SessionId) -> io::Result<I
         } else {
             lines.broken.push(Finding::Inbox { line, byte, at_end: true });
         }
-        byte += entry.len() as u64;
+        byte += text.len() as u64;
     }
     Ok(lines)
 }

@@ -111,7 +111,7 @@ fn log_and_sessions_work_beside_a_running_server() {
 }
 
 /// Runs a command that asks before it acts.
-fn answered(folder: &Path, arguments: &[&str], answer: &str) -> Output {
+pub(crate) fn answered(folder: &Path, arguments: &[&str], answer: &str) -> Output {
     let mut child = server::binary()
         .args(arguments)
         .current_dir(folder)

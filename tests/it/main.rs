@@ -33,6 +33,7 @@ mod metrics;
 mod openai;
 mod plain_turn;
 mod policy;
+mod repair;
 mod replay_limit;
 mod restart;
 mod resubscribe;

@@ -4,11 +4,6 @@ use super::inspect::SessionSummary;
 use super::verify::Finding;
 use super::*;
 use crate::log::place::{Fault, Place};
-use crate::proto::payload::TurnStatus;
-
-fn event(id: u64, body: Body) -> NewEvent {
-    NewEvent { id: EventId(id), body }
-}
 
 fn start() -> Body {
     Body::TurnStart { agent: "agent".into() }
@@ -29,12 +24,6 @@ fn summaries(disk: &SimDisk) -> Vec<SessionSummary> {
     let data_dir = std::path::Path::new("data");
     let ids = inspect::session_ids(disk, data_dir).unwrap();
     ids.iter().map(|id| inspect::summary(disk, data_dir, id).unwrap()).collect()
-}
-
-fn findings(disk: &SimDisk) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    verify::verify(disk, "data", &session(), |finding| findings.push(finding)).unwrap();
-    findings
 }
 
 /// Deletes the session, if there is one.

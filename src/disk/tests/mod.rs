@@ -5,6 +5,7 @@ mod flips;
 mod inspection;
 mod model;
 mod reading;
+mod repair;
 mod recovery;
 mod retention;
 mod store;
@@ -12,10 +13,11 @@ mod store;
 use std::sync::Arc;
 
 use super::sim::SimDisk;
+use super::verify::Finding;
 use super::*;
 use crate::proto::event::NewEvent;
 use crate::proto::ident::{EventId, SessionId};
-use crate::proto::payload::Body;
+use crate::proto::payload::{Body, TurnStatus};
 use crate::proto::time::Wall;
 
 fn session() -> SessionId {
@@ -70,6 +72,39 @@ fn reopen(disk: &SimDisk, options: LogOptions) -> (Store, Opened, Vec<Vec<u8>>) 
     let opened = store.open_session(&session(), None).unwrap();
     let lines = read_all(&store, 0, opened.log.tip()).unwrap();
     (store, opened, split(&lines))
+}
+
+/// Two events fill a segment: its base is an even seq.
+const SMALL: LogOptions = LogOptions { segment_bytes: 600, ..ALWAYS };
+const DIR: &str = "data/sessions/s1";
+
+/// A session with so many events.
+fn session_of(events: u64) -> (SimDisk, Store, SessionLog) {
+    let disk = SimDisk::new(events);
+    let store = store_on(&disk, SMALL);
+    let mut log = store.open_session(&session(), CREATE).unwrap().log;
+    for id in 1..events {
+        log.append(&store, &[chunk(id, "text")], AT).unwrap();
+    }
+    (disk, store, log)
+}
+
+fn event(id: u64, body: Body) -> NewEvent {
+    NewEvent { id: EventId(id), body }
+}
+
+fn turn_start(id: u64) -> NewEvent {
+    event(id, Body::TurnStart { agent: "agent".into() })
+}
+
+fn turn_end(id: u64) -> NewEvent {
+    event(id, Body::TurnEnd { status: TurnStatus::Completed, reason: None })
+}
+
+fn findings(disk: &SimDisk) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    verify::verify(disk, "data", &session(), |finding| findings.push(finding)).unwrap();
+    findings
 }
 
 fn split(lines: &[u8]) -> Vec<Vec<u8>> {
