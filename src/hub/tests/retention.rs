@@ -1,19 +1,26 @@
 //! Old segments that are removed: who is told, and who is not disturbed.
 
+use super::tools::{calls, mirror};
 use super::with_log;
 use super::world::{WAKE, World, handshake, seq, session, step, subscribe, tokens};
-use crate::config::{Config, LogConfig};
+use crate::agent::Approval;
+use crate::config::{Config, LogConfig, Script};
 use crate::conn::slab::Tag;
 use crate::hub::Options;
 use crate::hub::entry::Place;
 use crate::limits::{SWEEP_ROUND_S, SWEEP_S};
+use crate::model::Provider;
 use crate::work::Reload;
 use std::sync::Arc;
 
 /// From now on only the newest events are kept.
 fn keep(world: &mut World, keep_events: Option<u64>) {
-    let log = LogConfig { keep_events, ..Config::default().log };
-    let config = Config { log, history_bytes: 100, ..Config::default() };
+    keep_as(world, keep_events, Config::default());
+}
+
+fn keep_as(world: &mut World, keep_events: Option<u64>, config: Config) {
+    let log = LogConfig { keep_events, ..config.log };
+    let config = Config { log, history_bytes: 100, ..config };
     let running = Arc::new(config.clone());
     let Options { idle_residents_max, max_agents, replay_limit, .. } = world.hub.options;
     world.hub.reload(Reload { config, running, tokens: tokens() });
@@ -200,6 +207,40 @@ fn the_sweep_reaches_everybody_and_leaves_them_where_they_were() {
     keep(&mut world, None);
     world.pass(2 * SWEEP_ROUND_S * 1000);
     assert_eq!(world.jobs.len(), 0, "nobody sweeps where everything is kept");
+}
+
+#[test]
+fn an_agent_that_waits_for_a_human_still_does_when_it_was_swept() {
+    let config = || Config { policy: vec!["*".into()], approvals: true, ..Config::default() };
+    let mut steps = vec![step(&["some text of the model "; 20]); 10];
+    steps.extend([calls(&["m"]), calls(&[])]);
+    let script = Provider::Scripted(Arc::new(Script { steps, repeat: true }));
+    let tool = mirror("m").approval(Approval::Always);
+    let mut world = World::configured(&config(), script, vec![tool], |_| {});
+    let tag = world.connect(0);
+    for _ in 0..11 {
+        world.send(tag, WAKE);
+        world.settle();
+    }
+    world.hub.evict_idle_for_test(tag);
+    world.hub.gone(tag, "done");
+    keep_as(&mut world, Some(1), config());
+    sweep(&mut world);
+    assert!(world.notes.iter().any(|note| note.event == "old segments removed"));
+    let reader = world.dial(&get("/agents/s0"));
+    world.settle();
+    let state = world.peer(reader).text();
+    assert!(
+        state.contains(r#""status":"parked","pending_approvals":[{"call_id":"id-m""#),
+        "{state}"
+    );
+    let tag = world.connect(0);
+    let tip = world.hub.agents.get(world.hub.by_session[&session(0)]).and_then(|entry| entry.tip());
+    world.send(tag, &subscribe(tip.expect("it has one").seq + 1));
+    world.send(tag, r#"{"type":"approve","call_id":"id-m"}"#);
+    world.settle();
+    let end = world.peer(tag).frames.pop().expect("the turn's end");
+    assert!(end.contains("\"completed\""), "{end}");
 }
 
 #[test]

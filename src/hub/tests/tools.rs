@@ -13,7 +13,7 @@ use crate::work::{Job, Reload};
 use std::sync::Arc;
 
 /// A model answer that calls each of these tools with its name as the call's id.
-fn calls(names: &[&str]) -> ScriptStep {
+pub(super) fn calls(names: &[&str]) -> ScriptStep {
     let call = |name: &&str| ScriptCall {
         id: format!("id-{name}"),
         name: (*name).to_owned(),
@@ -35,7 +35,7 @@ fn world(steps: Vec<ScriptStep>, tools: Vec<ClosureTool>) -> World {
 }
 
 /// A tool that answers with what it was called with.
-fn mirror(name: &str) -> ClosureTool {
+pub(super) fn mirror(name: &str) -> ClosureTool {
     ClosureTool::new(name, |call: &ToolCall<'_>| {
         Ok(Content::text(&format!("{} {} {}", call.session, call.call_id, call.args)))
     })
