@@ -7,7 +7,7 @@ use crate::agent::Approval;
 use crate::config::{Config, LogConfig, Script};
 use crate::conn::slab::Tag;
 use crate::hub::Options;
-use crate::hub::entry::Place;
+use crate::hub::entry::{Entry, Place};
 use crate::limits::{SWEEP_ROUND_S, SWEEP_S};
 use crate::model::Provider;
 use crate::work::Reload;
@@ -235,7 +235,8 @@ fn an_agent_that_waits_for_a_human_still_does_when_it_was_swept() {
         "{state}"
     );
     let tag = world.connect(0);
-    let tip = world.hub.agents.get(world.hub.by_session[&session(0)]).and_then(|entry| entry.tip());
+    let agent = world.hub.by_session[&session(0)];
+    let tip = world.hub.agents.get(agent).and_then(Entry::tip);
     world.send(tag, &subscribe(tip.expect("it has one").seq + 1));
     world.send(tag, r#"{"type":"approve","call_id":"id-m"}"#);
     world.settle();
