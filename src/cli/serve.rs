@@ -8,13 +8,15 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::args::Serve;
 use super::{Env, Failure, Output, Status, World, config_file, in_lines, note, token};
 use crate::client::Endpoint;
 use crate::config::{Config, LogFormat, Token, Tokens};
-use crate::disk::text_file;
+use crate::disk::real::RealDisk;
+use crate::disk::{lock_is_left_behind, text_file};
 use crate::os;
 use crate::proto::ident::SessionId;
 use crate::proto::time::Wall;
@@ -23,6 +25,9 @@ use crate::work::note::Note;
 
 /// The session of a server without a configuration.
 pub(super) const DEFAULT_SESSION: &str = "demo";
+
+const LOCK_WAIT: Duration = Duration::from_secs(2);
+const LOCK_PAUSE: Duration = Duration::from_millis(5);
 
 /// Where its token is kept.
 pub(super) fn token_file(data_dir: &Path) -> PathBuf {
@@ -45,6 +50,7 @@ pub(super) fn run(serve: Serve, world: World) -> Result<(), Failure> {
     if serve.config.is_some() {
         builder = builder.on_reload(Box::new(move || reloaded(&serve, &*env, &json)));
     }
+    wait_for_the_dead(&data_dir);
     let server = builder.bind().map_err(|error| Failure::new(status_of(&error), error))?;
     if let Some(token) = fresh_token {
         // Not before the data directory is ours.
@@ -64,6 +70,15 @@ pub(super) fn run(serve: Serve, world: World) -> Result<(), Failure> {
         RunError::DiskFailed(_) => Failure::new(Status::DiskFailed, error),
         RunError::AtOnce | RunError::System(_) => Failure::bad(error),
     })
+}
+
+/// Waits for the lock of a server that is no more, as long as that may take. A lock that is held for
+/// longer is refused by whoever wants it then.
+fn wait_for_the_dead(data_dir: &Path) {
+    let start = Instant::now();
+    while start.elapsed() < LOCK_WAIT && lock_is_left_behind(&RealDisk, data_dir) {
+        thread::sleep(LOCK_PAUSE);
+    }
 }
 
 /// The configuration as file and command line have it, and the token that was made for the default

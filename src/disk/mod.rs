@@ -42,7 +42,7 @@ pub use error::{AppendError, OpenError, ReadError, StoreError};
 pub use read::{Cursor, Events, Piece};
 pub use recover::{Opened, TornReport};
 pub use retain::{Retention, Swept, Trimmed};
-pub use store::{LogOptions, Stats, Store, Tip};
+pub use store::{LogOptions, Stats, Store, Tip, lock_is_left_behind};
 
 #[cfg(test)]
 mod tests;

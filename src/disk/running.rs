@@ -108,6 +108,10 @@ impl Stat {
         Some(Self { process, state, group, session, start })
     }
 
+    fn has_ended(&self) -> bool {
+        matches!(self.state, 'Z' | 'X')
+    }
+
     /// Whether the group of this record is among these processes. Its leader may be gone, and the
     /// group lives on; but while it does, no other process gets its number.
     fn lives_in(&self, processes: &HashMap<i32, Stat>) -> bool {
@@ -120,6 +124,16 @@ impl Stat {
             }),
         }
     }
+}
+
+/// Whether a process runs: one that has ended and was not waited for does not.
+pub(super) fn runs(process: u32) -> bool {
+    fs::read(format!("/proc/{process}/stat")).is_ok_and(|line| {
+        match Stat::parse(&String::from_utf8_lossy(&line)) {
+            Some(stat) => !stat.has_ended(),
+            None => true,
+        }
+    })
 }
 
 /// What a directory holds; nothing if there is none.
@@ -141,7 +155,7 @@ fn processes() -> io::Result<HashMap<i32, Stat>> {
         if is_process.is_some()
             && let Ok(line) = fs::read(path.join("stat"))
             && let Some(stat) = Stat::parse(&String::from_utf8_lossy(&line))
-            && !matches!(stat.state, 'Z' | 'X')
+            && !stat.has_ended()
         {
             processes.insert(stat.process, stat);
         }

@@ -11,6 +11,7 @@ use super::api::{Disk, DiskFile, Open};
 use super::error::{ReadError, Stop, StoreError, is_no_space};
 use super::files::{Files, write_all_at};
 use super::read::{Cursor, Events, Piece};
+use super::running;
 use super::turns;
 use crate::config::SyncMode;
 use crate::log::state::State;
@@ -253,6 +254,17 @@ pub(super) fn lock(disk: &dyn Disk, data_dir: &Path) -> Result<Box<dyn DiskFile>
         Err(error) if !is_no_space(&error) => Err(error.into()),
         _ => Ok(file),
     }
+}
+
+/// Whether the lock of a data directory is held, and by a process that is no more.
+///
+/// That lasts for a moment: a server that is killed while it starts a tool leaves a child behind that
+/// has the lock with everything else, until it becomes the tool or is killed as well.
+pub fn lock_is_left_behind(disk: &dyn Disk, data_dir: &Path) -> bool {
+    let path = data_dir.join(LOCK);
+    let held = disk.exists(&path).unwrap_or(false) && matches!(disk.lock(&path), Ok(None));
+    let own = std::process::id();
+    held && read_pid(disk, &path).is_some_and(|pid| pid == own || !running::runs(pid))
 }
 
 /// Makes a directory and those above it.

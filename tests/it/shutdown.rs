@@ -3,6 +3,8 @@
 use std::fs;
 use std::net::TcpListener;
 use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
 
 use serde_json::json;
 
@@ -133,6 +135,20 @@ fn a_second_process_on_the_directory_exits_75_and_names_the_first() {
     // After kill -9 of the first it may start.
     server.kill();
     Server::start_in(folder, &["s1"], &json!({})).connect("s1");
+}
+
+#[test]
+fn a_lock_that_a_dead_server_left_to_a_child_for_a_moment_is_waited_for() {
+    let mut server = Server::start(&["s1"], &json!({}));
+    server.kill();
+    let lock = fs::File::open(server.data_dir().join("LOCK")).unwrap();
+    lock.lock().unwrap();
+    let moment = thread::spawn(move || {
+        thread::sleep(Duration::from_millis(200));
+        drop(lock);
+    });
+    Server::start_in(server.folder(), &["s1"], &json!({})).connect("s1");
+    moment.join().unwrap();
 }
 
 /// Every file of the data directory with its length.
