@@ -20,6 +20,8 @@ pub(super) struct Book {
     /// The frames, by seq.
     events: Vec<String>,
     texts: Vec<Sent>,
+    /// How often each text stands in the log.
+    logged: BTreeMap<String, usize>,
     /// The order of events so far.
     ledger: Ledger,
 }
@@ -55,8 +57,13 @@ fn stored_by(pattern: &str) -> Option<Range<usize>> {
 
 impl Book {
     pub(super) fn new(session: &str) -> Self {
-        let (events, texts, ledger) = (Vec::new(), Vec::new(), Ledger::default());
-        Self { session: session.to_owned(), events, texts, ledger }
+        Self {
+            session: session.to_owned(),
+            events: Vec::new(),
+            texts: Vec::new(),
+            logged: BTreeMap::new(),
+            ledger: Ledger::default(),
+        }
     }
 
     /// The seq of the first event that no client has seen.
@@ -101,10 +108,16 @@ impl Book {
         let body = Body::parse(envelope.kind, payload).unwrap().expect("a known type");
         self.ledger.apply(&self.session, seq, &body);
         self.events.push(raw.to_owned());
-        if let Body::PolicyUpdated { patterns } = &body {
-            patterns.iter().filter_map(|pattern| stored_by(pattern)).for_each(|numbers| {
-                self.accepted(numbers);
-            });
+        match &body {
+            Body::UserMessage { text } | Body::ContextInjected { text } => {
+                *self.logged.entry(text.clone()).or_default() += 1;
+            }
+            Body::PolicyUpdated { patterns } => {
+                patterns.iter().filter_map(|pattern| stored_by(pattern)).for_each(|numbers| {
+                    self.accepted(numbers);
+                });
+            }
+            _ => {}
         }
         Some(body)
     }
@@ -121,36 +134,17 @@ impl Book {
 
     /// The accepted texts that are not in the log; only the waking ones if `wake` is set.
     pub(super) fn missing(&self, wake: bool) -> Vec<&str> {
-        let logged = self.logged();
         let missing = |sent: &&Sent| {
-            sent.accepted && (sent.wake || !wake) && !logged.contains_key(&sent.text)
+            sent.accepted && (sent.wake || !wake) && !self.logged.contains_key(&sent.text)
         };
         self.texts.iter().filter(missing).map(|sent| &*sent.text).collect()
-    }
-
-    /// How often each text stands in the log.
-    fn logged(&self) -> BTreeMap<String, usize> {
-        let mut logged = BTreeMap::new();
-        for raw in &self.events {
-            let Envelope { kind, payload, .. } = serde_json::from_str(raw).unwrap();
-            if matches!(kind, "user/message" | "context/injected") {
-                match Body::parse(kind, payload.get().as_bytes()).unwrap() {
-                    Some(Body::UserMessage { text } | Body::ContextInjected { text }) => {
-                        *logged.entry(text).or_default() += 1;
-                    }
-                    other => panic!("{other:?}"),
-                }
-            }
-        }
-        logged
     }
 
     /// At the very end: the files hold what was seen and nothing else, each accepted text once, and
     /// none twice or that nobody sent.
     pub(super) fn check_whole(&self, data_dir: &Path) {
         assert_eq!(files::envelopes(data_dir, &self.session), self.events, "{}", self.session);
-        let logged = self.logged();
-        for (text, times) in &logged {
+        for (text, times) in &self.logged {
             let name = &text[..text.len().min(40)];
             assert_eq!(*times, 1, "{}: {name:?} so often", self.session);
             let sent = self.texts.iter().any(|sent| sent.text == *text);

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use terret_ws::proto::payload::TurnStatus;
 
 use super::book::Book;
-use super::plan::Plan;
+use super::plan::{Death, Plan};
 use crate::harness::{Client, Server, eventually, server};
 
 /// Wakes after which even a session whose model fails now and then has used everything.
@@ -22,7 +22,11 @@ pub(super) fn life(plan: &Plan, mut server: Server, books: &mut [Book]) {
         }
         settle(&server, &mut client, book);
     }
-    server::signal(plan.death.process(&server), "TERM");
+    let process = match plan.death {
+        Death::ProcessOne => plan.death.process(&server).expect("it runs"),
+        Death::Kill | Death::Term | Death::Call => server.pid(),
+    };
+    server::signal(process, "TERM");
     assert_eq!(server.exit().code(), Some(0), "{}", server.stderr());
     for book in books {
         book.check_whole(&server.data_dir());

@@ -41,13 +41,38 @@ pub(super) struct Tally {
 /// waits for it.
 const UNSHARE: [&str; 4] = ["--pid", "--fork", "--mount-proc", "--kill-child"];
 
-/// Why a server cannot be process 1 here; nothing if it can.
-pub(super) fn namespaces_missing() -> Option<String> {
-    match Command::new("unshare").args(UNSHARE).arg("true").output() {
+/// What follows a server's calls of these kinds, and kills it at the n-th that a thread of it makes.
+const CALLS: &str = "pwrite64,fdatasync,fsync,ftruncate,rename,unlink";
+/// Calls of one thread before its server may die: it must come to where clients can reach it.
+const CALLS_MIN: usize = 6;
+const CALLS_MAX: usize = 40;
+
+/// Why servers cannot die like this here; nothing if they can.
+pub(super) fn missing(death: Death) -> Option<String> {
+    let mut command = match death {
+        Death::Kill | Death::Term => return None,
+        Death::ProcessOne => unshare(),
+        Death::Call => strace(CALLS_MAX),
+    };
+    match command.arg("true").output() {
         Ok(output) if output.status.success() => None,
         Ok(output) => Some(String::from_utf8_lossy(&output.stderr).trim().to_owned()),
-        Err(error) => Some(format!("unshare: {error}")),
+        Err(error) => Some(error.to_string()),
     }
+}
+
+fn unshare() -> Command {
+    let mut command = Command::new("unshare");
+    command.args(UNSHARE);
+    command
+}
+
+fn strace(call: usize) -> Command {
+    let mut command = Command::new("strace");
+    command.args(["-f", "-qqq", "-o", "/dev/null"]);
+    command.arg(format!("--trace={CALLS}"));
+    command.arg(format!("--inject={CALLS}:signal=KILL:when={call}"));
+    command
 }
 
 impl Run {
@@ -84,7 +109,12 @@ impl Run {
         });
         let mut books: Vec<Book> =
             books.into_iter().map(|book| book.into_inner().unwrap()).collect();
-        last::life(&self.plan, self.start(), &mut books);
+        let command = match self.plan.death {
+            // Nobody kills the last one.
+            Death::Call => server::binary(),
+            _ => self.command(),
+        };
+        last::life(&self.plan, self.start(command), &mut books);
         let overlaps = fs::read_to_string(self.folder.path().join("overlaps")).unwrap_or_default();
         assert_eq!(overlaps, "", "a call ran beside the orphan of a dead server");
         for book in &books {
@@ -100,9 +130,10 @@ impl Run {
         if self.random.chance(15) {
             self.stillbirth();
         }
-        let mut server = self.start();
+        let command = self.command();
+        let mut server = self.start(command);
         *shared.addr.lock().unwrap() = Some(server.addr());
-        self.wait(shared);
+        self.wait(&server, shared);
         self.end(&mut server);
         *shared.addr.lock().unwrap() = None;
         self.tally.deaths += 1;
@@ -115,21 +146,20 @@ impl Run {
         }
     }
 
-    fn command(&self) -> Command {
+    /// The server, perhaps behind a program that runs it.
+    fn command(&mut self) -> Command {
         let mut command = match self.plan.death {
-            Death::ProcessOne => {
-                let mut command = Command::new("unshare");
-                command.args(UNSHARE).arg(env!("CARGO_BIN_EXE_terret-ws")).stdin(Stdio::null());
-                command
-            }
-            Death::Kill | Death::Term => server::binary(),
+            Death::Kill | Death::Term => return server::binary(),
+            Death::ProcessOne => unshare(),
+            Death::Call => strace(CALLS_MIN + self.random.below(CALLS_MAX - CALLS_MIN)),
         };
-        command.args(["serve", "--config", "config.json"]);
+        command.arg(env!("CARGO_BIN_EXE_terret-ws")).stdin(Stdio::null());
         command
     }
 
-    fn start(&self) -> Server {
-        Server::launch(self.command(), Arc::clone(&self.folder))
+    fn start(&self, mut command: Command) -> Server {
+        command.args(["serve", "--config", "config.json"]);
+        Server::launch(command, Arc::clone(&self.folder))
     }
 
     /// A server that dies before anybody could talk to it.
@@ -145,8 +175,15 @@ impl Run {
 
     /// Waits for the moment: a time, or so many more events. However long it takes for these to
     /// come, it is not waited for long.
-    fn wait(&mut self, shared: &Shared) {
+    fn wait(&mut self, server: &Server, shared: &Shared) {
         let start = Instant::now();
+        if self.plan.death == Death::Call {
+            // It dies of its own accord, unless so many calls take too long to come.
+            while start.elapsed() < Duration::from_secs(2) && !server.children().is_empty() {
+                thread::sleep(Duration::from_millis(1));
+            }
+            return;
+        }
         let time = Duration::from_micros(self.random.below(250_000) as u64);
         let seen = shared.seen.load(Ordering::Relaxed);
         let (time, seen) = if self.random.chance(50) {
@@ -163,13 +200,14 @@ impl Run {
     }
 
     fn end(&mut self, server: &mut Server) {
-        let process = self.plan.death.process(server);
         let terminates = match self.plan.death {
-            Death::Kill => false,
+            Death::Kill | Death::Call => false,
             Death::Term => true,
             Death::ProcessOne => self.random.chance(50),
         };
+        let process = self.plan.death.process(server);
         if terminates {
+            let process = process.expect("it runs");
             server::signal(process, "TERM");
             if self.random.chance(85) {
                 assert_eq!(server.exit().code(), Some(0), "{}", server.stderr());
@@ -177,15 +215,17 @@ impl Run {
             }
             thread::sleep(Duration::from_micros(self.random.below(20_000) as u64));
         }
-        if self.plan.death != Death::ProcessOne {
-            return server.kill();
+        match self.plan.death {
+            Death::Kill | Death::Term => server.kill(),
+            Death::ProcessOne | Death::Call => {
+                if let Some(process) = process.filter(|it| server.children().contains(it)) {
+                    // It may have ended by now, which kill then complains of.
+                    let kill = format!("kill -KILL {process}");
+                    Command::new("sh").arg("-c").arg(kill).output().unwrap();
+                }
+                server.exit();
+            }
         }
-        // It may have ended by now.
-        if server.children().contains(&process) {
-            let kill = Command::new("sh").arg("-c").arg(format!("kill -KILL {process}")).output();
-            assert!(kill.is_ok());
-        }
-        server.exit();
     }
 }
 
@@ -199,11 +239,11 @@ impl Drop for Over<'_> {
 }
 
 impl Death {
-    /// The number of the server's own process, not of whoever waits for it.
-    pub(super) fn process(self, server: &Server) -> u32 {
+    /// The number of the server's own process, not of whoever waits for it; nothing if it has ended.
+    pub(super) fn process(self, server: &Server) -> Option<u32> {
         match self {
-            Self::ProcessOne => server.children()[0],
-            Self::Kill | Self::Term => server.pid(),
+            Self::ProcessOne | Self::Call => server.children().first().copied(),
+            Self::Kill | Self::Term => Some(server.pid()),
         }
     }
 }

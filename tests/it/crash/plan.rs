@@ -14,6 +14,9 @@ pub(super) enum Death {
     Term,
     /// Either, of a server that is process 1 of a namespace.
     ProcessOne,
+    /// `kill -9` when a thread of it makes one of the system calls that change a file or make it
+    /// durable: between any two of them there is a moment that matters.
+    Call,
 }
 
 /// See the module's documentation.
