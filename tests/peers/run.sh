@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # Runs the server against peers that share no code with it: WebSocket clients from PyPI and npm,
-# Prometheus's parser, and an OpenAI-compatible server from PyPI as its model provider. Everything is installed below
-# target/peers. A peer that cannot be installed is skipped and says so.
+# Prometheus's parser, and OpenAI-compatible servers as its model provider. Everything is installed
+# below target/peers. A peer that cannot be installed is skipped and says so.
 #
-#   tests/peers/run.sh               all of them
-#   tests/peers/run.sh node_ws       only those named
+#   tests/peers/run.sh                       all that install within a minute or two
+#   tests/peers/run.sh node_ws               only those named
+#   tests/peers/run.sh llama_cpp_provider    builds llama.cpp, once: half an hour on two cores
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
@@ -31,9 +32,15 @@ python_websockets() {
     venv websockets 'websockets==16.0' && peer+=("$here/python_websockets.py")
 }
 
+npm_packages() { # npm_packages NAME PACKAGE...
+    local folder=$installed/$1
+    shift
+    mkdir -p "$folder" &&
+        npm install --silent --no-fund --no-audit --prefix "$folder" "$@"
+}
+
 node_ws() {
-    mkdir -p "$installed/node" || return 1
-    npm install --silent --no-fund --no-audit --prefix "$installed/node" 'ws@8.20.0' || return 1
+    npm_packages node 'ws@8.20.0' || return 1
     peer=(env "NODE_PATH=$installed/node/node_modules" node "$here/node_ws.cjs")
 }
 
@@ -45,6 +52,19 @@ prometheus_parser() {
 litellm_provider() {
     # The client half of this test is the one above: only its provider is new.
     venv litellm 'websockets==16.0' 'litellm[proxy]==1.63.11' && peer+=("$here/litellm_provider.py")
+}
+
+aimock_provider() {
+    npm_packages aimock '@copilotkit/aimock@1.43.0' && venv websockets 'websockets==16.0' &&
+        peer+=("$here/aimock_provider.py"
+            "$installed/aimock/node_modules/@copilotkit/aimock/dist/cli.js")
+}
+
+llama_cpp_provider() {
+    # For any processor, and without what reads images.
+    CMAKE_ARGS='-DGGML_NATIVE=OFF -DMTMD_BUILD=OFF' venv llama_cpp 'websockets==16.0' \
+        'gguf==0.19.0' 'llama-cpp-python[server]==0.3.36' &&
+        peer+=("$here/llama_cpp_provider.py" "$installed/llama_cpp/tiny.gguf")
 }
 
 run() {
@@ -63,7 +83,7 @@ run() {
     fi
 }
 
-[ $# -gt 0 ] || set -- python_websockets node_ws prometheus_parser litellm_provider
+[ $# -gt 0 ] || set -- python_websockets node_ws prometheus_parser litellm_provider aimock_provider
 for name in "$@"; do
     run "$name"
 done

@@ -40,8 +40,12 @@ class Server:
         self.process.kill()
         self.process.wait()
         if failure:
-            print((pathlib.Path(self.folder.name) / "log").read_text())
+            print(self.log())
         self.folder.cleanup()
+
+    def log(self):
+        """What the server has logged so far."""
+        return (pathlib.Path(self.folder.name) / "log").read_text()
 
     def connect(self, token="secret", session="s1"):
         return connect(

@@ -5,6 +5,7 @@
 mod bytes;
 mod calls;
 mod ends;
+mod seen;
 mod sent;
 mod times;
 
