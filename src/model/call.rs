@@ -195,7 +195,7 @@ impl Action {
 }
 
 impl RequestBytes {
-    pub(super) fn new(bytes: Vec<u8>) -> RequestBytes {
+    pub(crate) fn new(bytes: Vec<u8>) -> RequestBytes {
         RequestBytes(bytes.into())
     }
 }

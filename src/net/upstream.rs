@@ -329,3 +329,6 @@ impl Link {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

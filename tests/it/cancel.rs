@@ -1,10 +1,14 @@
 //! A cancel stops the turn wherever it waits, and says so in the log.
 
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::AsRawFd as _;
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use crate::harness::client::kinds;
 use crate::harness::provider::Provider;
-use crate::harness::{Client, Event, Server, scripted};
+use crate::harness::{Client, Event, Server, eventually, http, scripted};
 
 fn started(provider: &Provider, definition: &Value, more: &Value) -> (Server, Client) {
     let mut config = provider.config(definition);
@@ -78,6 +82,34 @@ fn while_the_model_is_silent_it_leaves_no_message() {
         assert_eq!(*end(&events), json!({"status": "cancelled"}), "no reason was given");
         ask.expect_hang_up();
     }
+}
+
+#[test]
+fn while_its_provider_lets_nobody_connect_it_waits_no_longer() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    terret_ws::os::set_backlog(listener.as_raw_fd(), 0).unwrap();
+    let addr = listener.local_addr().unwrap();
+    // Whoever stands in its queue keeps the next from connecting.
+    let mut queue = Vec::new();
+    while let Ok(stream) = TcpStream::connect_timeout(&addr, Duration::from_millis(300)) {
+        queue.push(stream);
+        assert!(queue.len() < 100, "a queue without end");
+    }
+    let deaf =
+        json!({"kind": "openai", "base_url": format!("http://{addr}"), "connect_timeout_s": 3600});
+    let config = json!({"providers": {"deaf": deaf}, "roles": {"main": "deaf/m"}});
+    let server = Server::start(&["s1"], &config);
+    let mut client = server.subscribed("s1");
+    client.wake("go");
+    client.events_until("user/message");
+    eventually("an attempt", || {
+        let page = http::get(server.addr(), "/metrics", None).body;
+        page.contains("terret_provider_attempts_total{provider=\"deaf\"} 1\n").then_some(())
+    });
+    client.cancel("no patience");
+    let events = client.events_until("turn/end");
+    assert_eq!(kinds(&events), ["step/end", "turn/end"]);
+    assert_eq!(*end(&events), json!({"status": "cancelled", "reason": "no patience"}));
 }
 
 #[test]
