@@ -1,8 +1,11 @@
 //! Old segments go, and nothing that anybody needs goes with them.
 
+use super::super::real::RealDisk;
 use super::*;
 use crate::log::place::Fault;
 use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// The seq of the first event that can be read.
 fn first(store: &Store, tip: Tip) -> u64 {
@@ -338,4 +341,76 @@ fn a_sweep_goes_through_all_sessions_some_at_a_time() {
     assert_eq!((due, jobs), (vec!["s1", "t003", "t053", "t103"], 3));
     assert_eq!(store.sweep(None, &Retention::default(), AT).unwrap().due, []);
     drop(log);
+}
+
+/// Ends the others, also when whoever holds it fails.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// On files of the machine, whose directories are not read in an instant.
+#[test]
+fn readers_beside_a_removal_get_what_was_written_or_are_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = LogOptions { sync: SyncMode::Os, ..SMALL };
+    let store = Store::open(Arc::new(RealDisk), dir.path(), options).unwrap();
+    let mut log = store.open_session(&session(), CREATE).unwrap().log;
+    let lines = split(&read_all(&store, 0, log.tip()).unwrap());
+    let published = Mutex::new((lines, log.tip()));
+    let over = AtomicBool::new(false);
+    let told = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        let readers = [(); 2].map(|()| {
+            scope.spawn(|| {
+                let (mut from, mut cursor) = (0, None);
+                while !over.load(Ordering::Relaxed) {
+                    let tip = published.lock().unwrap().1;
+                    match store.read(&session(), from, cursor, tip, 3, 1 << 20) {
+                        Ok(piece) if piece.count == 0 => (from, cursor) = (0, None),
+                        Ok(piece) => {
+                            let lines = &published.lock().unwrap().0;
+                            let expected = &lines[from as usize..][..piece.count as usize];
+                            assert_eq!(split(&piece.lines), expected, "from {from}");
+                            (from, cursor) = (piece.next.seq, Some(piece.next));
+                        }
+                        Err(ReadError::Removed { first }) => {
+                            let tip = published.lock().unwrap().1;
+                            assert!(from < first && first <= tip.seq, "{first} for {from}");
+                            told.fetch_add(1, Ordering::Relaxed);
+                            (from, cursor) = (first, None);
+                        }
+                        Err(error) => panic!("from {from}: {error}"),
+                    }
+                }
+            })
+        });
+        scope.spawn(|| {
+            while !over.load(Ordering::Relaxed) {
+                let named = |finding: Finding| assert!(!finding.is_damage(), "{finding}");
+                verify::verify(&RealDisk, dir.path(), &session(), named).unwrap();
+            }
+        });
+        let _over = Over(&over);
+        for id in 1..600 {
+            let lines = log.append(&store, &[chunk(id, "text")], AT).unwrap();
+            {
+                let (all, tip) = &mut *published.lock().unwrap();
+                all.extend(split(&lines));
+                *tip = log.tip();
+            }
+            if id % 50 == 0 {
+                trim(&store, &mut log, 20, 0);
+            }
+        }
+        // Whoever reads slowly is told at the latest now.
+        while told.load(Ordering::Relaxed) == 0
+            && !readers.iter().any(std::thread::ScopedJoinHandle::is_finished)
+        {
+            std::thread::yield_now();
+        }
+    });
 }
