@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Runs the server against peers that share no code with it: WebSocket clients from PyPI and npm,
-# Prometheus's parser, and OpenAI-compatible servers as its model provider. Everything is installed
-# below target/peers. A peer that cannot be installed is skipped and says so.
+# Prometheus's parser, nginx and HAProxy in front of it, and OpenAI-compatible servers as its model
+# provider. Everything is installed below target/peers. A peer that cannot be installed is skipped and
+# says so.
 #
 #   tests/peers/run.sh                       all that install within a minute or two
 #   tests/peers/run.sh node_ws               only those named
@@ -49,6 +50,36 @@ prometheus_parser() {
         peer+=("$here/prometheus_parser.py")
 }
 
+debian() { # debian PROGRAM PACKAGE...: the program in `program`, unpacked, neither installed nor started
+    local folder=$installed/debian name=$1
+    shift
+    if program=$(PATH=$PATH:/usr/sbin command -v "$name"); then return; fi
+    program=$folder/usr/sbin/$name
+    [ -x "$program" ] && return
+    mkdir -p "$folder/packages" && (
+        cd "$folder/packages" || exit 1
+        # A fresh machine has no lists yet, and only root may fetch them.
+        apt-get -qq download "$@" ||
+            { apt-get -qq update && apt-get -qq download "$@"; } || exit 1
+        for package in *.deb; do dpkg -x "$package" "$folder" || exit 1; done
+    ) && [ -x "$program" ]
+}
+
+proxy() { # proxy KIND PACKAGE...
+    local program
+    debian "$@" && command -v openssl >/dev/null && venv websockets 'websockets==16.0' &&
+        peer=(env "LD_LIBRARY_PATH=$installed/debian/usr/lib/$(uname -m)-linux-gnu"
+            "${peer[@]}" "$here/proxy.py" "$1" "$program" openssl)
+}
+
+nginx_proxy() {
+    proxy nginx nginx
+}
+
+haproxy_proxy() {
+    proxy haproxy haproxy liblua5.3-0
+}
+
 litellm_provider() {
     # The client half of this test is the one above: only its provider is new.
     venv litellm 'websockets==16.0' 'litellm[proxy]==1.63.11' && peer+=("$here/litellm_provider.py")
@@ -83,7 +114,8 @@ run() {
     fi
 }
 
-[ $# -gt 0 ] || set -- python_websockets node_ws prometheus_parser litellm_provider aimock_provider
+[ $# -gt 0 ] || set -- python_websockets node_ws prometheus_parser nginx_proxy haproxy_proxy \
+    litellm_provider aimock_provider
 for name in "$@"; do
     run "$name"
 done
