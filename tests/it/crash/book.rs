@@ -55,6 +55,11 @@ fn stored_by(pattern: &str) -> Option<Range<usize>> {
     Some(start.parse().unwrap()..end.parse().unwrap())
 }
 
+/// The events of files that begin with event `first`, by seq.
+fn found_from(found: &[String], first: usize) -> impl Iterator<Item = Option<&String>> {
+    std::iter::repeat_n(None, first).chain(found.iter().map(Some))
+}
+
 impl Book {
     pub(super) fn new(session: &str) -> Self {
         Self {
@@ -122,14 +127,25 @@ impl Book {
         Some(body)
     }
 
-    /// After a death: every event that a client has seen is in the files.
-    pub(super) fn check_survivors(&self, data_dir: &Path) {
-        let found = files::survivors(data_dir, &self.session);
-        let held = found.len() >= self.events.len();
-        assert!(held, "{}: {} events became {}", self.session, self.events.len(), found.len());
-        for (seq, (seen, found)) in self.events.iter().zip(&found).enumerate() {
-            assert_eq!(seen, found, "{}: event {seq} changed", self.session);
+    /// After a death: every event that a client has seen is in the files, but for old ones where so many
+    /// are kept at least.
+    pub(super) fn check_survivors(&self, data_dir: &Path, keep: Option<u64>) {
+        self.compare(&files::survivors(data_dir, &self.session), keep);
+    }
+
+    /// Says how many old events are not there any more.
+    fn compare(&self, found: &[String], keep: Option<u64>) -> usize {
+        let session = &self.session;
+        let first = found
+            .first()
+            .map_or(0, |raw| serde_json::from_str::<Envelope>(raw).expect("an event").seq as usize);
+        assert!(first == 0 || found.len() as u64 >= keep.unwrap_or(u64::MAX), "{session}: removed");
+        let end = first + found.len();
+        assert!(end >= self.events.len(), "{session}: {} became {end}", self.events.len());
+        for (seq, (seen, found)) in self.events.iter().zip(found_from(found, first)).enumerate() {
+            assert!(found.is_none_or(|found| found == seen), "{session}: event {seq} changed");
         }
+        first
     }
 
     /// The accepted texts that are not in the log; only the waking ones if `wake` is set.
@@ -141,9 +157,11 @@ impl Book {
     }
 
     /// At the very end: the files hold what was seen and nothing else, each accepted text once, and
-    /// none twice or that nobody sent.
-    pub(super) fn check_whole(&self, data_dir: &Path) {
-        assert_eq!(files::envelopes(data_dir, &self.session), self.events, "{}", self.session);
+    /// none twice or that nobody sent. Says how many old events were removed.
+    pub(super) fn check_whole(&self, data_dir: &Path, keep: Option<u64>) -> usize {
+        let found = files::envelopes(data_dir, &self.session);
+        let removed = self.compare(&found, keep);
+        assert_eq!(found.last(), self.events.last(), "{}: nobody has seen it", self.session);
         for (text, times) in &self.logged {
             let name = &text[..text.len().min(40)];
             assert_eq!(*times, 1, "{}: {name:?} so often", self.session);
@@ -151,5 +169,6 @@ impl Book {
             assert!(sent, "{}: nobody sent {name:?}", self.session);
         }
         assert_eq!(self.missing(false), [""; 0], "{}: accepted and lost", self.session);
+        removed
     }
 }

@@ -13,7 +13,8 @@ use crate::harness::{Client, Server, eventually, server};
 /// Wakes after which even a session whose model fails now and then has used everything.
 const WAKES_MAX: usize = 20;
 
-pub(super) fn life(plan: &Plan, mut server: Server, books: &mut [Book]) {
+/// Says how many old events were removed by then.
+pub(super) fn life(plan: &Plan, mut server: Server, books: &mut [Book]) -> usize {
     for book in &mut *books {
         let mut client = server.connect(&book.session);
         client.subscribe(book.next());
@@ -28,12 +29,12 @@ pub(super) fn life(plan: &Plan, mut server: Server, books: &mut [Book]) {
     };
     server::signal(process, "TERM");
     assert_eq!(server.exit().code(), Some(0), "{}", server.stderr());
-    for book in books {
-        book.check_whole(&server.data_dir());
-    }
+    let removed = books.iter().map(|book| book.check_whole(&server.data_dir(), plan.keep_events));
+    let removed = removed.sum();
     let arguments = ["log", "verify", "--data-dir", "terret-data"];
     let Output { status, stdout, .. } = server::run(server.folder().path(), &arguments);
     assert!(status.success(), "{}", String::from_utf8_lossy(&stdout));
+    removed
 }
 
 /// Takes what has happened up to now; says what the agent does.

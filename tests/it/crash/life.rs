@@ -35,6 +35,8 @@ pub(super) struct Tally {
     pub(super) turns: u64,
     /// Ends of logs that were torn.
     pub(super) torn: usize,
+    /// Events that were too old to be kept.
+    pub(super) removed: usize,
 }
 
 /// What makes a server process 1 of a namespace with a `/proc` of its own, and kills it with whoever
@@ -114,7 +116,7 @@ impl Run {
             Death::Call => server::binary(),
             _ => self.command(),
         };
-        last::life(&self.plan, self.start(command), &mut books);
+        self.tally.removed = last::life(&self.plan, self.start(command), &mut books);
         let overlaps = fs::read_to_string(self.folder.path().join("overlaps")).unwrap_or_default();
         assert_eq!(overlaps, "", "a call ran beside the orphan of a dead server");
         for book in &books {
@@ -141,7 +143,7 @@ impl Run {
         for book in books {
             // Whoever holds a broken book has said why.
             if let Ok(book) = book.lock() {
-                book.check_survivors(&server.data_dir());
+                book.check_survivors(&server.data_dir(), self.plan.keep_events);
             }
         }
     }
@@ -255,15 +257,17 @@ impl Tally {
         self.texts += other.texts;
         self.turns += other.turns;
         self.torn += other.torn;
+        self.removed += other.removed;
     }
 }
 
 impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { deaths, events, texts, turns, torn } = self;
+        let Self { deaths, events, texts, turns, torn, removed } = self;
         write!(
             f,
-            "{deaths} deaths, {events} events, {texts} texts, {turns} turns, {torn} torn ends"
+            "{deaths} deaths, {events} events ({removed} removed), {texts} texts, {turns} turns, \
+             {torn} torn ends"
         )
     }
 }

@@ -1,6 +1,6 @@
 //! Real servers that are killed at random moments while clients talk to them, and started again on
-//! the same directory: nothing that a client has seen changes or vanishes, and everything that was
-//! accepted happens once.
+//! the same directory: nothing that a client has seen changes, or vanishes but for being too old to be
+//! kept, and everything that was accepted happens once.
 //!
 //! The simulator (`sim`) decides every call of the disk; here the process, the kernel and the tools are
 //! real, and only what is done to them comes from a seed: two runs of one seed make the same

@@ -26,6 +26,8 @@ pub(super) struct Plan {
     /// What is laid over the configuration that every test's server has.
     pub(super) config: Value,
     pub(super) resume_on_start: bool,
+    /// Events that are kept at least, where old ones are removed at all.
+    pub(super) keep_events: Option<u64>,
 }
 
 /// Says that a call of it ran beside another one of its session: such a call is serial, so the other is
@@ -35,16 +37,26 @@ const ALONE: &str = "cat >/dev/null; exec 9>>alone.$TERRET_SESSION_ID; \
 
 impl Plan {
     pub(super) fn new(death: Death, random: &mut Random) -> Self {
-        let sessions = (0..2 + random.below(5)).map(|number| format!("s{number}")).collect();
         let resume_on_start = random.chance(40);
+        // More than happens between two connections of a client, who must see everything.
+        let keep_events = random.chance(40).then_some(40);
+        let sessions = if keep_events.is_some() { 2 } else { 2 + random.below(5) };
+        let sessions = (0..sessions).map(|number| format!("s{number}")).collect();
         let config = json!({
             "workers": random.pick(&[2, 4]),
             "approvals": true,
             "policy": ["*"],
             "resume_on_start": resume_on_start,
+            // What a model is told of is kept as well.
+            "history_bytes": if keep_events.is_some() { 2000 } else { 1 << 20 },
             "stop_grace_s": random.pick(&[0, 0, 0, 1]),
             "log": {
-                "segment_bytes": random.pick(&[4000, 30_000, 4 << 20]),
+                "keep_events": keep_events,
+                "segment_bytes": if keep_events.is_some() {
+                    4000
+                } else {
+                    random.pick(&[4000, 30_000, 4 << 20])
+                },
                 "sync": random.pick(&["always", "always", "os"]),
             },
             "roles": {"main": "script/m"},
@@ -60,7 +72,7 @@ impl Plan {
                 tool("fails", "exit 3", &json!({})),
             ],
         });
-        Self { death, sessions, config, resume_on_start }
+        Self { death, sessions, config, resume_on_start, keep_events }
     }
 }
 

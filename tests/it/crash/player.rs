@@ -121,6 +121,13 @@ impl Player<'_> {
     fn hear(&self, talk: &mut Talk, text: &str) {
         let frame: Value = serde_json::from_str(text).unwrap();
         if frame.get("seq").is_none() {
+            if frame["type"] == "replay_truncated" {
+                assert_eq!(frame["requested_from_seq"], talk.next, "{text}");
+                talk.next = frame["from_seq"].as_u64().unwrap();
+                let known = self.book.lock().unwrap().next();
+                assert!(talk.next <= known, "more was removed than may be: {known} known, {text}");
+                return;
+            }
             let code = frame["code"].as_str();
             assert!(matches!(code, Some("stale_call" | "not_running")), "not called for: {text}");
             return;
