@@ -397,7 +397,8 @@ mod tests {
                 ],
                 &["a f {}"],
             ),
-            // A name in three pieces, one that begins another, one of an unknown tool.
+            // A name in three pieces, one that begins another, one of an unknown tool, and one
+            // whose pieces join to no tool's.
             (
                 &[
                     r#"{"index":0,"id":"a","function":{"name":"get_"}}"#,
@@ -407,8 +408,10 @@ mod tests {
                     r#"{"index":1,"function":{"name":"get","arguments":"{}"}}"#,
                     r#"{"index":2,"id":"c","function":{"name":"look"}}"#,
                     r#"{"index":2,"function":{"name":"_up","arguments":"{}"}}"#,
+                    r#"{"index":3,"id":"d","function":{"name":"get"}}"#,
+                    r#"{"index":3,"function":{"name":"_wea","arguments":"{}"}}"#,
                 ],
-                &["a get_weather {}", "b get {}", "c look {}"],
+                &["a get_weather {}", "b get {}", "c look {}", "d get {}"],
             ),
             // Another tool, whole, at an index that is taken.
             (

@@ -64,7 +64,9 @@ fn a_finish_reason_is_an_end_even_if_the_connection_then_breaks_or_falls_silent(
 #[test]
 fn an_empty_answer_is_retried_and_then_named() {
     // 14
-    for body in ["", "\n\n", ": hello\n\n", "data: [DONE]\n\n", "data: {\"choices\":[]}\n\n"] {
+    let role = "data: {\"choices\":[{\"delta\":{\"role\":\"assistant\",\"content\":\"\"}}]}\n\n";
+    let nothing = "data: {\"choices\":[]}\n\n";
+    for body in ["", "\n\n", ": hello\n\n", "data: [DONE]\n\n", nothing, role] {
         let empty = || Server::Answers(ok(body));
         let outcome = ask(&[empty(), stream(&[&text("hi"), STOP, DONE])]);
         assert_eq!(outcome.text, "hi", "{body:?}");
