@@ -209,7 +209,12 @@ fn nobody_to_attach_to_is_told_with_what_to_do() {
 fn sessions_that_are_not_there_are_told() {
     let dir = tempfile::tempdir().unwrap();
     let data_dir = dir.path().to_str().unwrap();
-    for words in [&["log", "s1"][..], &["log", "verify", "s1"], &["delete", "s1", "--yes"]] {
+    for words in [
+        &["log", "s1"][..],
+        &["log", "verify", "s1"],
+        &["log", "repair", "s1", "--yes"],
+        &["delete", "s1", "--yes"],
+    ] {
         let words: Vec<&str> = words.iter().copied().chain(["--data-dir", data_dir]).collect();
         let (status, out, err) = run_words(&words);
         assert_eq!((status, out.as_str()), (Status::Bad, ""), "{words:?}");

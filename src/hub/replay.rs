@@ -82,7 +82,8 @@ impl Hub {
         self.gate.leave();
         if let Some(client) = self.clients.get_mut(tag) {
             client.reading = false;
-            self.lose_stream(tag, "the server hit an unexpected error reading the log");
+            let why = "the server hit an unexpected error reading the log";
+            self.lose_stream(tag, Level::Error, why);
         }
         self.run_gate();
     }
@@ -97,7 +98,12 @@ impl Hub {
                 match outcome {
                     Ok(piece) => self.take_piece(tag, &piece),
                     Err(ReadError::Removed { first }) if !begun => self.skip(tag, first),
-                    Err(error) => self.lose_stream(tag, &error.to_string()),
+                    Err(error) => {
+                        // Being overtaken is nobody's fault.
+                        let is_removed = matches!(error, ReadError::Removed { .. });
+                        let level = if is_removed { Level::Info } else { Level::Error };
+                        self.lose_stream(tag, level, &error.to_string());
+                    }
                 }
             } else {
                 self.wait_at_gate(tag);
@@ -204,12 +210,12 @@ impl Hub {
     }
 
     /// A reader cannot be given what it wants.
-    fn lose_stream(&mut self, tag: Tag, why: &str) {
+    fn lose_stream(&mut self, tag: Tag, level: Level, why: &str) {
         let Some(client) = self.clients.get_mut(tag) else { return };
         if let Some(agent) = client.agent()
             && let Some(entry) = self.agents.get(agent)
         {
-            let note = Note::new(Level::Error, "log cannot be read").about(&entry.session);
+            let note = Note::new(level, "log cannot be read").about(&entry.session);
             self.orders.notes.push(note.with("cause", why));
         }
         if let Purpose::Events { .. } = client.purpose {
@@ -232,7 +238,7 @@ impl Hub {
         let why = "the server hit an unexpected error serving this agent";
         for tag in tags {
             if self.clients.get(tag).is_some_and(|client| client.stream.is_some()) {
-                self.lose_stream(tag, why);
+                self.lose_stream(tag, Level::Error, why);
             } else {
                 self.respond(tag, Status::InternalServerError, why);
             }
