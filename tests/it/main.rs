@@ -18,6 +18,7 @@ mod crash;
 mod deploys;
 mod embedding;
 mod embedding_tools;
+mod failed_disk;
 mod first_contact;
 mod first_process;
 mod from_seq;
