@@ -348,25 +348,6 @@ fn parallel_tools_run_together_and_a_serial_one_waits_for_them() {
 }
 
 #[test]
-fn a_tool_runs_on_when_its_client_is_gone() {
-    let tools = [tool("waits", "cat gate", &json!({}))];
-    let server = Server::start(&["s1"], &calling(&tools, &calls(&["waits"])));
-    let folder = server.folder();
-    gate(folder.path(), "gate");
-    let mut client = server.subscribed("s1");
-    client.wake("go");
-    client.events_until("tool/call");
-    client.cut();
-    server.expect_connected("s1", false);
-    open_gate(folder.path(), "gate");
-    let tip = server.idle_tip("s1", 0);
-    let mut client = server.connect("s1");
-    client.subscribe(1);
-    let turn = client.events_to(tip);
-    assert_eq!(outcome(&turn, "waits"), Ok("go\n"));
-}
-
-#[test]
 fn a_cancel_lets_the_running_tool_end_and_truncates_the_rest() {
     let tools = [tool("waits", "cat gate", &json!({})), tool("next", "true", &json!({}))];
     let server = Server::start(&["s1"], &calling(&tools, &calls(&["waits", "next", "next"])));
