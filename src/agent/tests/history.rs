@@ -210,6 +210,30 @@ fn chunks_and_unknown_types_are_not_even_parsed() {
 }
 
 #[test]
+fn an_event_says_the_same_as_the_log_has_it() {
+    let (mut world, _) = calling(&[("a", "serial", "{}"), ("b", "unknown", "{}")]);
+    world.steer("meanwhile");
+    world.tool(0, "done");
+    world.text("so");
+    world.finish(&[]);
+    let mut log: Vec<Body> = world.log.iter().map(|event| event.body.clone()).collect();
+    for compacted in [false, true] {
+        if compacted {
+            log.push(Body::SessionCompacted { upto_seq: 4, summary: "before".into() });
+        }
+        let mut history = History::default();
+        for (seq, body) in (0..).zip(&log) {
+            let mut payload = Vec::new();
+            body.write_payload(&mut payload);
+            history.push_raw(seq, body.kind(), &payload).unwrap();
+        }
+        let expected = project((0..).zip(log.iter().cloned()));
+        assert!(expected.len() > 1);
+        assert_eq!(history.finish(), expected);
+    }
+}
+
+#[test]
 fn a_call_that_was_cut_off_does_not_poison_the_next_request() {
     // Cut at every event between the message and the end of its step, then closed by a cancel.
     let (mut whole, _) = calling(&[("a", "serial", "{}"), ("b", "par", "{}"), ("b", "par", "{}")]);

@@ -430,8 +430,8 @@ fn a_panic_costs_its_agent_the_job_and_nobody_else_anything() {
     assert_eq!(world.seqs(again), [0, 1, 2, 3], "the turn stays open in the log");
 }
 
-#[test]
-fn a_cancel_ends_a_turn_whose_provider_is_still_being_connected_to() {
+/// A world in which session 0 waits for a connection to its provider.
+fn connecting() -> (World, Tag) {
     let base_url = BaseUrl::parse("http://192.0.2.1/v1").expect("a URL");
     let provider = ProviderConfig::OpenAi(OpenAiConfig::new(base_url));
     let provider = Provider::new(provider).expect("no headers");
@@ -441,6 +441,30 @@ fn a_cancel_ends_a_turn_whose_provider_is_still_being_connected_to() {
     world.send(tag, WAKE);
     world.settle();
     assert!(matches!(world.upstream[..], [(_, Upstream::Connect { .. })]));
+    (world, tag)
+}
+
+#[test]
+fn a_cancel_that_cannot_be_logged_yet_hangs_up_on_the_provider_at_once() {
+    let (mut world, tag) = connecting();
+    world.disk.faults(|faults| faults.space = Some(0));
+    world.send(tag, r#"{"type":"set_policy","patterns":[]}"#);
+    world.settle();
+    world.send(tag, r#"{"type":"cancel"}"#);
+    world.settle();
+    assert!(matches!(world.upstream[..], [_, (_, Upstream::Disconnect)]));
+    assert!(world.peer(tag).frames.iter().all(|frame| !frame.contains("turn/end")));
+    world.disk.faults(|faults| faults.space = None);
+    world.pass(1000);
+    world.settle();
+    let end = world.peer(tag).frames.last().expect("events").clone();
+    assert!(end.contains(r#""type":"turn/end","payload":{"status":"cancelled"}"#), "{end}");
+    assert_eq!(world.upstream.len(), 2, "once");
+}
+
+#[test]
+fn a_cancel_ends_a_turn_whose_provider_is_still_being_connected_to() {
+    let (mut world, tag) = connecting();
     world.send(tag, r#"{"type":"cancel"}"#);
     world.settle();
     assert!(matches!(world.upstream[..], [_, (_, Upstream::Disconnect)]));
