@@ -30,7 +30,6 @@ mod liveness;
 mod long_log;
 mod many_sessions;
 mod many_turns;
-mod memory;
 mod metrics;
 mod openai;
 mod plain_turn;
