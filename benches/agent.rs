@@ -44,7 +44,14 @@ fn turn(machine: &mut Machine, rules: &Rules, calls: usize) -> Vec<NewEvent> {
         EventId(next)
     };
     let hooks = &NoHooks;
-    let mut ctx = Context { rules, hooks, model: &model, ids: &mut ids, stopping: false };
+    let mut ctx = Context {
+        rules,
+        hooks,
+        model: &model,
+        ids: &mut ids,
+        stopping: false,
+        answer_begun: false,
+    };
     let mut out = Output::default();
     let command = Command::Inject { text: "go".into(), wake: true };
     machine.input(Input::Command { from: None, command }, &mut ctx, &mut out);

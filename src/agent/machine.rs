@@ -297,10 +297,11 @@ impl Advance<'_, '_> {
             return;
         }
         let finish_stream = self.ctx.rules.cancel_stream == CancelStream::Finish;
+        let begun = self.ctx.answer_begun;
         match self.machine.running.as_deref_mut() {
             None => self.close_interrupted(reason),
             Some(running) => match &running.doing {
-                Doing::Asking(asking) if finish_stream && !asking.text.is_empty() => {
+                Doing::Asking(asking) if finish_stream && (begun || !asking.text.is_empty()) => {
                     running.stand_cancelled(reason);
                 }
                 Doing::Asking(asking) => {

@@ -55,6 +55,8 @@ pub struct Context<'a> {
     pub hooks: &'a dyn Hooks,
     /// What the role `main` points at now; the next step asks it.
     pub model: &'a ModelSpec,
+    /// The model that is asked has begun to answer, if only with a call that is not whole yet.
+    pub answer_begun: bool,
     /// Draws an id from the operating system's random source.
     pub ids: &'a mut dyn FnMut() -> EventId,
     /// The server is stopping: no turn and no step begins, an open turn stays open in the log. A

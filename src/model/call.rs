@@ -176,6 +176,12 @@ impl Call {
         }
     }
 
+    /// Whether the server has begun to answer: with text, which has come up, or with a call, which comes
+    /// up when it is whole. A provider inside the process has only said what has come up.
+    pub fn has_begun(&self) -> bool {
+        matches!(&self.source, Source::OpenAi(exchange) if exchange.has_begun())
+    }
+
     /// The beginning of `rest`, at most [`TEXT_PIECE_BYTES_MAX`] bytes of it.
     fn cut(&mut self) -> String {
         let mut end = self.rest.len().min(TEXT_PIECE_BYTES_MAX);

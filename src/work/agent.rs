@@ -76,6 +76,13 @@ pub(super) enum AskState {
     Waiting(Option<Mono>),
 }
 
+impl Asking {
+    /// Whether its answer has begun, be it with nothing that has come up yet.
+    pub(super) fn has_begun(&self) -> bool {
+        matches!(&self.progress, Progress::Started(call) if call.has_begun())
+    }
+}
+
 impl Agent {
     /// Whether a step is running or its batch waits for the disk: it cannot be evicted.
     pub fn is_busy(&self) -> bool {

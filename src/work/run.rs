@@ -176,11 +176,13 @@ impl<'a> Run<'a> {
         if let Turn::Model { event: ModelEvent::Text(text), .. } = &input {
             self.out_bytes += text.len();
         }
+        let answer_begun = self.body.asking.as_ref().is_some_and(|asking| asking.has_begun());
         let random = &mut *self.random;
         let mut context = Context {
             rules: &self.job.settings.rules,
             hooks: &*self.job.settings.hooks,
             model: &self.job.model,
+            answer_begun,
             ids: &mut || random.next_id(),
             stopping: self.job.stopping,
         };

@@ -30,6 +30,8 @@ pub struct World {
     pub hooks: Box<dyn Hooks>,
     /// The server is stopping.
     pub stopping: bool,
+    /// The model has begun to answer, if only with a call.
+    pub answer_begun: bool,
     /// What was appended, by seq.
     pub log: Vec<NewEvent>,
     /// Every text that ever was in `inbox.jsonl`.
@@ -90,6 +92,7 @@ impl World {
             model: ModelSpec::parse("echo/echo").expect("a provider and a model"),
             hooks: Box::new(NoHooks),
             stopping: false,
+            answer_begun: false,
             log,
             inbox_file: Vec::new(),
             asked: None,
@@ -114,6 +117,7 @@ impl World {
             model: &self.model,
             ids: &mut ids,
             stopping: self.stopping,
+            answer_begun: self.answer_begun,
         };
         self.machine.input(input, &mut ctx, &mut out);
         self.inbox_file.extend(self.machine.unsaved_inbox().cloned());

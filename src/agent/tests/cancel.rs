@@ -222,6 +222,14 @@ fn a_stream_that_may_finish_is_heard_to_its_end_and_its_calls_are_truncated() {
     let mut world = finish();
     world.wake("go");
     assert_eq!(world.cancel(None), ["step/end 1", "turn/end cancelled"]);
+    // One that has begun with a call, of which there is nothing to see yet, is not.
+    let mut world = finish();
+    world.wake("go");
+    world.answer_begun = true;
+    assert_eq!(world.cancel(None), NOTHING);
+    let shown = world.finish(&[("a", "par", "{}")]);
+    assert_eq!(shown[2], "tool/result a !cancelled before execution");
+    assert_eq!(shown[4], "turn/end cancelled");
     // And one that breaks has reached its end.
     let mut world = finish();
     world.wake("go");

@@ -235,6 +235,7 @@ fn a_text_that_could_not_be_saved_is_forgotten() {
         model: &world.model,
         ids: &mut ids,
         stopping: false,
+        answer_begun: false,
     };
     let command = Command::Inject { text: "lost".into(), wake: true };
     world.machine.input(Input::Command { from: None, command }, &mut ctx, &mut out);

@@ -463,17 +463,6 @@ fn a_cancel_that_cannot_be_logged_yet_hangs_up_on_the_provider_at_once() {
 }
 
 #[test]
-fn a_cancel_ends_a_turn_whose_provider_is_still_being_connected_to() {
-    let (mut world, tag) = connecting();
-    world.send(tag, r#"{"type":"cancel"}"#);
-    world.settle();
-    assert!(matches!(world.upstream[..], [_, (_, Upstream::Disconnect)]));
-    let frames = &world.peer(tag).frames;
-    let end = frames.last().expect("events");
-    assert!(end.contains(r#""type":"turn/end","payload":{"status":"cancelled"}"#), "{end}");
-}
-
-#[test]
 fn stopping_closes_clients_with_1001_and_leaves_a_running_turn_open() {
     let mut slow = step(&["a", "b"]);
     slow.delay_ms = 60_000;

@@ -282,6 +282,11 @@ impl Exchange {
         }
     }
 
+    /// Whether a delta has been seen.
+    pub(in crate::model) fn has_begun(&self) -> bool {
+        self.begun
+    }
+
     fn say(&mut self, heard: Heard) {
         if heard.begun {
             // Nothing is retried any more, so the request is not needed again.

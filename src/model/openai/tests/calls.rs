@@ -171,3 +171,22 @@ fn the_assembled_calls_decide_whatever_the_finish_reason_says() {
         assert_eq!(outcome.text, "so");
     }
 }
+
+#[test]
+fn an_answer_has_begun_with_its_first_delta_though_nothing_comes_up_yet() {
+    let (messages, tools) = hello();
+    let request = Request { system: None, messages: &messages, tools: &tools, fresh: &[] };
+    let provider = Provider::OpenAi(Arc::new(OpenAi::new(config()).unwrap()));
+    let mut call = Call::start(&provider, &request, "m1", 0, Mono(0), 7);
+    assert!(matches!(call.poll(Mono(0)), Action::Connect { .. }));
+    let element = calls(r#"{"index":0,"id":"a","function":{"name":"f","arguments":"{"}}"#);
+    let role = r#"{"choices":[{"index":0,"delta":{"role":"assistant","content":""}}]}"#;
+    let event = |event: &str| format!("data: {event}\n\n").into_bytes();
+    let came = [(ok(""), false), (event(role), false), (event(&element), true)];
+    call.feed(Mono(0), Net::Connected);
+    for (bytes, begun) in came {
+        call.feed(Mono(0), Net::Bytes(&bytes));
+        assert!(matches!(call.poll(Mono(0)), Action::Wait(_)));
+        assert_eq!(call.has_begun(), begun);
+    }
+}
