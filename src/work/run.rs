@@ -138,7 +138,10 @@ impl<'a> Run<'a> {
         match input {
             Input::Command { from, command: command @ Command::Cancel { .. } } => {
                 self.turn(Turn::Command { from, command });
-                self.stop_asking();
+                // A stream that is to be heard to its end goes on.
+                if let Some(&Effect::StopAsking { ask }) = self.out.effects.last() {
+                    self.stop_asking(ask);
+                }
             }
             Input::Command { from, .. } => self.refuse(from),
             Input::Read(_) | Input::Snapshot { .. } => self.input(input),
@@ -204,8 +207,8 @@ impl<'a> Run<'a> {
         (self.send)(Done::Upstream { agent: self.job.agent, command });
     }
 
-    fn stop_asking(&mut self) {
-        if let Some(asking) = self.body.asking.take() {
+    fn stop_asking(&mut self, ask: u64) {
+        if let Some(asking) = self.body.asking.take_if(|asking| asking.ask == ask) {
             self.count(&asking.model, |meter| &meter.aborted);
             self.deaf = true;
             self.upstream(Upstream::Disconnect);
@@ -261,11 +264,7 @@ impl<'a> Run<'a> {
                 // A cancel has come before it was released.
                 Effect::Ask { ask, .. } if stopped.contains(&ask) => {}
                 Effect::Ask { ask, step, model } => self.ask(ask, step, model),
-                Effect::StopAsking { ask } => {
-                    if self.body.asking.as_ref().is_some_and(|asking| asking.ask == ask) {
-                        self.stop_asking();
-                    }
-                }
+                Effect::StopAsking { ask } => self.stop_asking(ask),
                 Effect::Run(runs) => runs.into_iter().for_each(|run| self.start_tool(run)),
             }
         }

@@ -1,9 +1,12 @@
 //! A disk that is full, and one that fails, as clients see it (design/log-format, "Failures").
 
 use super::world::{WAKE, World, handshake, seq, session, step, subscribe};
+use crate::config::{CancelStream, Config, Script};
 use crate::conn::slab::Tag;
 use crate::hub::Stage;
+use crate::model::Provider;
 use crate::work::note::Note;
+use std::sync::Arc;
 
 fn fill(world: &World) {
     world.disk.faults(|faults| faults.space = Some(0));
@@ -104,6 +107,34 @@ fn a_cancel_is_taken_while_the_disk_is_full_and_logged_when_it_is_not() {
     let end = frames.last().expect("the turn's end");
     assert!(end.contains(r#""payload":{"status":"cancelled","reason":"enough"}"#), "{end}");
     assert_eq!(frames.iter().map(|frame| seq(frame)).collect::<Vec<_>>(), [5, 6, 7]);
+}
+
+#[test]
+fn a_stream_that_a_cancel_lets_finish_goes_on_when_the_disk_has_space_again() {
+    let mut slow = step(&["a", "b", "c"]);
+    slow.chunk_delay_ms = 10_000;
+    let script = Provider::Scripted(Arc::new(Script { steps: vec![slow], repeat: true }));
+    let config = Config { cancel_stream: CancelStream::Finish, ..Config::default() };
+    let mut world = World::configured(&config, script, Vec::new(), |_| {});
+    let tag = world.connect(0);
+    world.send(tag, &subscribe(0));
+    world.send(tag, WAKE);
+    world.settle();
+    fill(&world);
+    world.pass(10_000);
+    world.settle();
+    world.send(tag, r#"{"type":"cancel","reason":"enough"}"#);
+    world.settle();
+    free(&world);
+    for _ in 0..3 {
+        world.pass(10_000);
+        world.settle();
+    }
+    let frames = std::mem::take(&mut world.peer(tag).frames);
+    let end = frames.last().expect("the turn's end");
+    assert!(end.contains(r#""payload":{"status":"cancelled","reason":"enough"}"#), "{end}");
+    let answer = frames.iter().find(|frame| frame.contains("assistant/message"));
+    assert!(answer.is_some_and(|answer| answer.contains("abc")), "{answer:?}");
 }
 
 #[test]
