@@ -32,7 +32,9 @@ use agent::Agent;
 use launcher::Launcher;
 use meter::Meter;
 use note::Note;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::thread;
 use tools::{Launched, ToolJob};
 
 /// What a worker does.
@@ -160,7 +162,7 @@ pub enum Done {
     Panicked {
         /// The agent, or none when the job had none.
         agent: Option<Tag>,
-        /// The connections the job was reading for.
+        /// The connections the job was still to read for.
         readers: Vec<Tag>,
     },
     /// The disk failed in a way that leaves it unknown what is stored: nothing may be appended any
@@ -290,7 +292,7 @@ impl Job {
         }
     }
 
-    /// What to answer when the job dies of a panic.
+    /// What to answer when the job dies of a panic before it has said anything.
     pub fn on_panic(&self) -> Done {
         match self {
             Self::Advance(job) => Done::Panicked { agent: Some(job.agent), readers: job.readers() },
@@ -357,6 +359,30 @@ impl Worker {
         meter: Arc<Meter>,
     ) -> Self {
         Self { store, launcher, clock, random, meter }
+    }
+
+    /// Runs one job to its end, and says what becomes of it if it dies of a panic. Who reads a log
+    /// through it is answered once: a place at the gate that was given back is somebody else's.
+    ///
+    /// # Errors
+    /// What it panicked with.
+    pub fn run_caught(&mut self, job: Job, send: &mut dyn FnMut(Done)) -> thread::Result<()> {
+        let mut on_panic = job.on_panic();
+        // Unwind safe: what the job held is dropped with it, and the worker keeps nothing of it.
+        let ran = catch_unwind(AssertUnwindSafe(|| {
+            self.run(job, &mut |done| {
+                if let (Done::Panicked { readers, .. }, Done::Piece { conn, .. }) =
+                    (&mut on_panic, &done)
+                {
+                    readers.retain(|reader| reader != conn);
+                }
+                send(done);
+            });
+        }));
+        if ran.is_err() {
+            send(on_panic);
+        }
+        ran
     }
 
     /// Runs one job to its end. Answers go up as soon as they stand, in order.

@@ -10,7 +10,6 @@
 use super::{Class, Done, Job, Worker};
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -131,12 +130,8 @@ fn work(queues: &Queues, mut worker: Worker, up: &Inbound) {
             recv(foreign) -> job => job,
         };
         let Ok(job) = taken else { return };
-        let on_panic = job.on_panic();
-        let run = AssertUnwindSafe(|| worker.run(job, &mut |done| up.send(done)));
-        // Unwind safe: what the job held is dropped with it, and the worker keeps nothing of it.
-        if catch_unwind(run).is_err() {
-            up.send(on_panic);
-        }
+        // The panic has been told of on standard error, and what it cost is on its way up.
+        worker.run_caught(job, &mut |done| up.send(done)).ok();
     }
 }
 

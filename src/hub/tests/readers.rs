@@ -1,9 +1,13 @@
 //! Readers over HTTP: as slow as they like, as long as their token holds and their agent lives.
 
-use super::with_log;
-use super::world::{World, handshake, session, step};
+use super::world::{WAKE, World, handshake, session, step};
+use super::{Panics, with_log};
 use crate::config::Tokens;
 use crate::conn::slab::Tag;
+use crate::model::Provider;
+use crate::work::advance::Input;
+use crate::work::{Done, Job, Read};
+use std::sync::Arc;
 
 fn get(path: &str) -> Vec<u8> {
     format!("GET {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer t0\r\n\r\n").into_bytes()
@@ -90,4 +94,34 @@ fn a_panic_leaves_nobody_who_reads_over_http_waiting() {
     world.take(history, usize::MAX / 2);
     world.settle();
     world.connect(0);
+}
+
+#[test]
+fn a_panic_loses_no_read_that_was_answered_before_it() {
+    let mut world = World::with(Provider::Custom(Arc::new(Panics)), |_| {});
+    let tag = world.connect(0);
+    let (_, entry) = world.hub.agents.iter().next().expect("its agent");
+    let read = |conn| {
+        let (session, tip) = (session(0), entry.tip().expect("a log"));
+        Input::Read(Box::new(Read {
+            conn,
+            generation: 1,
+            session,
+            from: 0,
+            cursor: None,
+            tip,
+            events_max: 9,
+        }))
+    };
+    let answered = read(tag);
+    world.send(tag, WAKE);
+    let mut job = world.jobs.pop_front().expect("a job");
+    if let Job::Advance(advance) = &mut job {
+        advance.inputs.insert(0, answered);
+    }
+    let mut done = Vec::new();
+    assert!(world.worker.run_caught(job, &mut |answer| done.push(answer)).is_err());
+    assert!(matches!(done[0], Done::Piece { .. }));
+    let Some(Done::Panicked { readers, .. }) = done.last() else { panic!("it has died") };
+    assert!(readers.is_empty(), "{readers:?}");
 }

@@ -178,12 +178,8 @@ impl World {
     /// Runs the oldest job, which panics, as the pool would.
     pub(super) fn run_job_that_panics(&mut self) {
         let job = self.jobs.pop_front().expect("a job");
-        let died = job.on_panic();
         let mut done = Vec::new();
-        let worker = &mut self.worker;
-        let run = std::panic::AssertUnwindSafe(|| worker.run(job, &mut |answer| done.push(answer)));
-        assert!(std::panic::catch_unwind(run).is_err());
-        done.push(died);
+        assert!(self.worker.run_caught(job, &mut |answer| done.push(answer)).is_err());
         for answer in done {
             self.hub.done(answer);
             self.obey();
