@@ -5,7 +5,7 @@
 //! process is pulled for at most one batch, then the agent goes to the back of the queue.
 
 use super::advance::{Advance, Input};
-use super::agent::{Agent, AskState};
+use super::agent::{Agent, AskState, Progress};
 use super::launcher::Launcher;
 use super::meter::{Counter, Meter, ProviderMeter};
 use super::note::{Level, Note};
@@ -115,7 +115,10 @@ impl<'a> Run<'a> {
             Input::Granted => self.granted(),
             Input::Tool { tag, outcome } => self.turn(Turn::Tool { tag, outcome }),
             Input::Clock => {
-                if let Some(asking) = &mut self.body.asking {
+                // Nothing but a grant moves a request that is queued.
+                if let Some(asking) = &mut self.body.asking
+                    && matches!(asking.progress, Progress::Started(_))
+                {
                     asking.state = AskState::Ready;
                 }
                 self.pump();
