@@ -1,6 +1,6 @@
 //! Turns whose model calls tools of the embedding program, with jobs run in the order the test says.
 
-use super::world::{WAKE, World, subscribe, tokens};
+use super::world::{WAKE, World, step, subscribe, tokens};
 use crate::agent::Approval;
 use crate::config::{Config, Script, ScriptCall, ScriptEnd, ScriptStep};
 use crate::conn::slab::Tag;
@@ -228,4 +228,27 @@ fn a_model_is_not_asked_when_the_cancel_is_there_already() {
     world.settle();
     let seen = events(&mut world, tag);
     assert_eq!(kinds(&seen).last(), Some(&"turn/end"), "{seen:?}");
+}
+
+#[test]
+fn a_result_that_comes_while_the_disk_is_full_is_logged_when_it_has_space_again() {
+    let mut world = world(vec![calls(&["a"]), step(&["done"])], vec![mirror("a")]);
+    let tag = woken(&mut world);
+    let is_tool = |job: &Job| matches!(job, Job::Tool(_));
+    while !world.jobs.iter().any(is_tool) {
+        world.run_job();
+    }
+    world.disk.faults(|faults| faults.space = Some(0));
+    let tool = world.jobs.pop_back().expect("it runs");
+    world.send(tag, r#"{"type":"set_policy","patterns":["*"]}"#);
+    world.settle();
+    world.jobs.push_back(tool);
+    world.settle();
+    events(&mut world, tag);
+    world.disk.faults(|faults| faults.space = None);
+    world.pass(1000);
+    world.settle();
+    let events = events(&mut world, tag);
+    assert_eq!(kinds(&events)[..2], ["policy/updated", "tool/result"]);
+    assert_eq!(kinds(&events).last(), Some(&"turn/end"));
 }
