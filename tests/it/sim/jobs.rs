@@ -2,13 +2,14 @@
 //! What it says is held against the disk and against what was sent, before anybody hears of it.
 
 use super::life::Flight;
+use super::office::as_sent;
 use super::provider::Intended;
 use super::record::Record;
 use super::strict::{self, Said};
 use super::texts::Fate;
 use super::world::{World, reads_of};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::panic::resume_unwind;
 use terret_ws::agent::ConnTag;
 use terret_ws::conn::slab::Tag;
 use terret_ws::disk::ReadError;
@@ -17,6 +18,9 @@ use terret_ws::proto::event::ErrorCode;
 use terret_ws::work::advance::{Advance, Input};
 use terret_ws::work::{Done, Job, Unopened, Upstream};
 
+/// What the server's log says when a request is made again because the model's context was exceeded.
+const HALVED: &str = "model is asked again with half the history";
+
 /// What an agent's job was given, as far as it matters afterwards.
 struct Given {
     session: usize,
@@ -24,9 +28,13 @@ struct Given {
     /// Frames of each connection that may be refused.
     refusable: BTreeMap<(u32, u32), usize>,
     verdicts: bool,
-    cancels: bool,
+    cancels: usize,
     /// Texts that were in the log before.
     spoken: usize,
+    /// A turn was open before.
+    was_open: bool,
+    /// Turns that had begun before.
+    turns: u64,
 }
 
 /// What it came to.
@@ -37,6 +45,8 @@ struct Outcome {
     /// The log could not be opened.
     unopened: bool,
     stalled: bool,
+    /// Cancels that found nothing to stop.
+    idle_cancels: usize,
     refusals: BTreeMap<(u32, u32), usize>,
     full: BTreeSet<(u32, u32)>,
 }
@@ -58,7 +68,6 @@ impl World {
             Job::Advance(advance) => Some(self.given(advance)),
             _ => None,
         };
-        let on_panic = job.on_panic();
         let is_tool = matches!(job, Job::Tool(_));
         self.trace.say(|| format!("job: {}", describe(&job)));
         match &job {
@@ -69,14 +78,12 @@ impl World {
         }
         let mut dones = VecDeque::new();
         let worker = self.life.worker.as_mut().expect("the process lives");
-        let run = AssertUnwindSafe(|| worker.run(job, &mut |done| dones.push_back(done)));
-        if let Err(panic) = catch_unwind(run) {
+        if let Err(panic) = worker.run_caught(job, &mut |done| dones.push_back(done)) {
             if !panic.is::<Intended>() {
                 resume_unwind(panic);
             }
             // A tool that panics costs nobody anything but its call's result.
             self.life.troubled |= !is_tool;
-            dones.push_back(on_panic);
         }
         for done in &dones {
             self.trace.say(|| format!("  says {}", describe_done(done)));
@@ -116,15 +123,22 @@ impl World {
             texts: Vec::new(),
             refusable: BTreeMap::new(),
             verdicts: false,
-            cancels: false,
+            cancels: 0,
             spoken: self.records[session].spoken.len(),
+            was_open: self.records[session].ledger.is_open(),
+            turns: self.records[session].ledger.turns,
         };
+        let held = advance.body.as_ref().is_some_and(|body| body.is_stalled());
+        let waits = |input: &Input| matches!(input, Input::Tool { .. } | Input::Granted);
+        if held && advance.inputs.iter().any(waits) {
+            self.trace.reach("an outcome behind a batch held");
+        }
         for input in &advance.inputs {
             let Input::Command { from, command } = input else { continue };
             match command {
                 Command::Inject { text, .. } => given.texts.push((*from, text.clone())),
                 Command::Approve { .. } | Command::Deny { .. } => given.verdicts = true,
-                Command::Cancel { .. } => given.cancels = true,
+                Command::Cancel { .. } => given.cancels += 1,
                 _ => {}
             }
             if let (Some(from), false) = (from, matches!(command, Command::Cancel { .. })) {
@@ -169,7 +183,7 @@ impl World {
                         match reply.code {
                             ErrorCode::Internal => *outcome.refusals.entry(to).or_default() += 1,
                             ErrorCode::BadFrame => drop(outcome.full.insert(to)),
-                            ErrorCode::NotRunning => assert!(given.cancels, "{reply:?}"),
+                            ErrorCode::NotRunning => outcome.idle_cancels += 1,
                             ErrorCode::StaleCall | ErrorCode::Unsupported => {
                                 assert!(given.verdicts, "{reply:?}");
                             }
@@ -178,9 +192,20 @@ impl World {
                     }
                 }
                 Done::Upstream { command: Upstream::Connect { request, .. }, .. } => {
+                    assert!(
+                        record.ledger.is_asking(),
+                        "{}: asks for no step of its log",
+                        record.id
+                    );
                     let end = request.windows(4).position(|four| four == b"\r\n\r\n");
                     let body = &request[end.expect("a request has a head") + 4..];
                     heard.push(Said::of_request(body));
+                }
+                Done::Notes(notes) if notes.iter().any(|note| note.event == HALVED) => {
+                    record.halved = Some(record.ledger.steps);
+                }
+                Done::Tool(_) | Done::Launched(_) => {
+                    assert!(record.ledger.is_calling(), "{}: runs no call of its log", record.id);
                 }
                 Done::Home(home) => match &home.body {
                     Some(body) => outcome.stalled = body.is_stalled(),
@@ -190,6 +215,9 @@ impl World {
                 _ => {}
             }
         }
+        let record = &mut self.records[given.session];
+        record.asked += requests.len() as u64;
+        assert!(record.asked <= record.ledger.steps, "{}: asks twice for a step", record.id);
         for request in &mut requests {
             heard.push(std::mem::take(&mut request.messages));
             self.check_fresh(given.session, &request.fresh, heard.last().unwrap());
@@ -198,7 +226,13 @@ impl World {
             self.check_heard(given, messages);
         }
         self.judge_texts(given, &outcome);
+        self.judge_refused(given, &outcome);
         let record = &mut self.records[given.session];
+        assert!(outcome.idle_cancels <= given.cancels, "{}: nobody cancelled", record.id);
+        let taken = given.cancels > outcome.idle_cancels && !outcome.failed && !outcome.stalled;
+        if taken && given.was_open && record.ledger.turns == given.turns {
+            record.ledger.cancel();
+        }
         if !outcome.failed && !outcome.unopened {
             record.compare(&self.life.disk);
             record.check_kept(&self.life.disk);
@@ -261,6 +295,24 @@ impl World {
         }
     }
 
+    /// The text that was to open a turn is spent when the hook refuses its first step.
+    fn judge_refused(&mut self, given: &Given, outcome: &Outcome) {
+        let (refused, vetoes) = self.office.said();
+        if vetoes > 0 {
+            self.trace.reach("a call vetoed");
+        }
+        let record = &mut self.records[given.session];
+        for (index, refused) in refused.into_iter().enumerate() {
+            self.trace.reach("a step refused");
+            let Some(first) = refused.first.filter(|_| refused.n == 1) else { continue };
+            let first = as_sent(&first);
+            let unsure = outcome.failed || outcome.stalled || given.was_open && index == 0;
+            if record.texts.fate(first) != Some(Fate::Logged) && record.texts.wakes(first) {
+                record.texts.settle(first, if unsure { Fate::Doubtful } else { Fate::Refused });
+            }
+        }
+    }
+
     /// What a step took in stands in its request, at the end.
     fn check_fresh(&self, session: usize, fresh: &[String], messages: &[Said]) {
         let Some(last) = fresh.last() else { return };
@@ -287,7 +339,8 @@ impl World {
         let spoken: Vec<usize> = record.spoken.iter().map(|(_, text)| is_asked(text)).collect();
         let twice = spoken.iter().position(|&times| times > 1);
         assert!(twice.is_none(), "asked twice: {:?}", twice.map(|place| &record.spoken[place]));
-        if self.plan.config.history_bytes < 1 << 20 {
+        let halved = record.halved == Some(record.ledger.steps);
+        if halved || self.plan.config.history_bytes < 1 << 20 {
             return;
         }
         let asked = spoken.iter().take_while(|&&times| times == 1).count();
@@ -314,6 +367,7 @@ impl World {
             self.life.flights.swap_remove(place);
         }
         let Some(done) = done else { return false };
+        let replaced = self.replaced_reader(&done);
         self.trace.say(|| format!("heard: {}", describe_done(&done)));
         match &done {
             Done::Opened { outcome: Ok(tip), .. } => self.record(session).published = tip.seq + 1,
@@ -326,12 +380,29 @@ impl World {
                     }
                 }
             }
-            Done::Panicked { agent: Some(_), .. } => self.record(session).texts.lose_posted(),
+            Done::Panicked { agent: Some(_), .. } => {
+                self.record(session).texts.lose_posted();
+                self.record(session).ledger.forget_cancel();
+            }
             _ => {}
         }
         assert!(self.life.hub.done(done).is_none(), "it is for the hub");
+        if let Some(tag) = replaced {
+            assert!(!self.life.hub.is_ending(tag), "ended by a read for what it had replaced");
+        }
         self.obey();
         !over
+    }
+
+    /// The client of a read that failed, if it has certainly subscribed anew since and is not ending.
+    fn replaced_reader(&self, done: &Done) -> Option<Tag> {
+        let Done::Piece { conn, generation, outcome: Err(_) } = done else { return None };
+        let client = self.clients.iter().find(|client| client.tag == *conn)?;
+        let replaced = *generation < client.stream.read() && !self.life.hub.is_ending(*conn);
+        if replaced {
+            self.trace.reach("a failed read of what was replaced");
+        }
+        replaced.then_some(*conn)
     }
 
     fn record(&mut self, session: Option<usize>) -> &mut Record {

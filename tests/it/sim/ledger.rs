@@ -13,12 +13,15 @@ pub(crate) struct Ledger {
     /// The allow list that was logged last.
     pub(crate) policy: Option<Vec<String>>,
     pub(crate) turns: u64,
+    pub(super) steps: u64,
     /// How the last turn ended.
     pub(crate) last_end: Option<TurnStatus>,
 }
 
 #[derive(Clone, Debug, Default)]
 struct Turn {
+    /// A cancel was taken: nothing follows but the turn's end.
+    stops: bool,
     step: u32,
     in_step: bool,
     /// The step took in a text, and may be answered.
@@ -57,6 +60,31 @@ impl Ledger {
         self.turn.is_some()
     }
 
+    /// A cancel of the open turn was taken.
+    pub(super) fn cancel(&mut self) {
+        if let Some(turn) = &mut self.turn {
+            turn.stops = true;
+        }
+    }
+
+    /// Who took it is gone, and it is in no log.
+    pub(super) fn forget_cancel(&mut self) {
+        if let Some(turn) = &mut self.turn {
+            turn.stops = false;
+        }
+    }
+
+    /// Whether a step is open that its model has not answered.
+    pub(super) fn is_asking(&self) -> bool {
+        self.turn.as_ref().is_some_and(|turn| turn.in_step && !turn.answered)
+    }
+
+    /// Whether a call was taken up that has no result.
+    pub(super) fn is_calling(&self) -> bool {
+        let runs = |made: &Made| made.taken_up && !made.has_result;
+        self.turn.as_ref().is_some_and(|turn| turn.calls.iter().any(runs))
+    }
+
     /// The calls that wait for a verdict, oldest request first. One that was refused for another
     /// reason, when its turn was resumed, waits for nothing any more.
     pub(crate) fn standing(&self) -> impl Iterator<Item = &Call> {
@@ -81,12 +109,20 @@ impl Ledger {
             Body::TurnEnd { status, reason } => {
                 let turn = self.turn.take().ok_or("a turn ended twice")?;
                 self.last_end = Some(*status);
-                let explains = matches!(status, TurnStatus::Cancelled | TurnStatus::Failed);
+                let explains = matches!(
+                    status,
+                    TurnStatus::Cancelled | TurnStatus::Failed | TurnStatus::Rejected
+                );
                 hold(explains || reason.is_none(), "a reason for nothing")?;
                 hold(!turn.in_step || *status == TurnStatus::Failed, "its step did not end")?;
+                let stopped = !turn.stops || *status == TurnStatus::Cancelled;
+                hold(stopped, "another end than the cancel's")?;
                 hold(turn.owes_nothing(), "a turn ended and owes results")
             }
-            _ => self.turn.as_mut().ok_or("outside of a turn")?.apply(body),
+            _ => {
+                self.steps += u64::from(matches!(body, Body::StepStart { .. }));
+                self.turn.as_mut().ok_or("outside of a turn")?.apply(body)
+            }
         }
     }
 }
@@ -96,6 +132,7 @@ impl Turn {
         if let Body::StepStart { n, .. } = body {
             hold(!self.in_step, "a step in a step")?;
             hold(*n == self.step + 1 && *n <= 25, "steps count on, to 25")?;
+            hold(!self.stops, "a step behind a cancel")?;
             *self = Self { step: *n, in_step: true, ..Self::default() };
             return Ok(());
         }

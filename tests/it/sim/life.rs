@@ -2,6 +2,7 @@
 //! what the life before has left on the disk.
 
 use super::plan::Plan;
+use super::programs::Programs;
 use super::provider::MODELS;
 use super::random::Random;
 use super::record::DATA_DIR;
@@ -32,6 +33,7 @@ pub(super) struct Life {
     pub(super) jobs: VecDeque<Job>,
     /// Tools that run: nobody knows how long.
     pub(super) tools: Vec<Job>,
+    pub(super) programs: Programs,
     /// What jobs had to say and the reactor has not heard yet.
     pub(super) flights: Vec<Flight>,
     pub(super) links: Vec<Link>,
@@ -56,6 +58,7 @@ impl Life {
         plan: &Plan,
         settings: &Arc<Settings>,
         tokens: Tokens,
+        records: &Path,
         random: &mut Random,
     ) -> Self {
         let store = Store::open(Arc::new(disk.clone()), Path::new(DATA_DIR), plan.log);
@@ -64,8 +67,7 @@ impl Life {
         let source = terret_ws::work::Random::new(move |slice| {
             slice.fill_with(|| (bytes.next() >> 32) as u8);
         });
-        // No tool of this world is a program, so nothing is ever launched.
-        let launcher = Arc::new(Launcher::new(Path::new(DATA_DIR)));
+        let launcher = Arc::new(Launcher::new(records));
         let meter = Arc::new(Meter::new(Arc::clone(store.stats()), []));
         let worker = Some(Worker::new(store, launcher, wall, source, Arc::clone(&meter)));
         let main = ModelSpec::parse(random.pick(&MODELS)).unwrap();
@@ -77,6 +79,7 @@ impl Life {
             worker,
             jobs: VecDeque::new(),
             tools: Vec::new(),
+            programs: Programs::default(),
             flights: Vec::new(),
             links: Vec::new(),
             agents: BTreeMap::new(),
@@ -105,6 +108,11 @@ impl Life {
         if connect {
             self.links.push(Link::new(agent, random));
         }
+    }
+
+    /// Whether any tool runs.
+    pub(super) fn tool_runs(&self) -> bool {
+        !self.tools.is_empty() || self.programs.len() > 0
     }
 
     /// Which session an agent is.

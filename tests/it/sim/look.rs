@@ -85,6 +85,24 @@ impl World {
         self.obey();
     }
 
+    /// Once everything has settled, no log is read, and nobody waits for a place at the gate.
+    pub(super) fn look_at_metrics(&mut self) {
+        let token = self.records[0].token.expose().to_owned();
+        let Some(place) = self.ask(0, Kind::Metrics, "/metrics", &token) else { return };
+        let tag = self.clients[place].tag;
+        self.carry_from(place, usize::MAX);
+        if let Some(client) = self.clients.iter().find(|client| client.tag == tag)
+            && client.head.starts_with("HTTP/1.1 200 ")
+        {
+            let page = std::str::from_utf8(client.body()).expect("the page is text");
+            for line in ["\nterret_replays_running 0\n", "\nterret_replays_waiting 0\n"] {
+                assert!(page.contains(line), "not {line:?}: {page}");
+            }
+        }
+        self.lose(tag, "connection lost");
+        self.obey();
+    }
+
     /// What the log says about the agent.
     pub(super) fn expected(&self, session: usize) -> Expected {
         let ledger = &self.records[session].ledger;

@@ -72,6 +72,14 @@ pub(super) struct Plan {
     pub(super) workers: usize,
     /// Texts and answers are so long that a log takes several pieces to read.
     pub(super) long: bool,
+    /// The disk is full again and again, and nothing else is wrong with it.
+    pub(super) tight: bool,
+    /// The embedding program has something to say about turns.
+    pub(super) hooks: bool,
+    /// Some tools are programs.
+    pub(super) programs: bool,
+    /// Requests that the remote provider answers at once.
+    pub(super) requests_max: Option<usize>,
     /// Code of the embedding program may panic.
     pub(super) panics: bool,
     /// How many in a hundred answers of a model call tools.
@@ -82,12 +90,14 @@ pub(super) struct Plan {
 
 impl Plan {
     pub(super) fn new(random: &mut Random) -> Self {
+        let tight = random.chance(25);
         let weights = ACTS.iter().map(|(act, weight)| {
             let factors: &[u32] = if ALWAYS.contains(act) { &[1, 2] } else { &[0, 1, 1, 1, 4] };
-            weight * random.pick(factors)
+            let often = if tight && *act == Act::Hurt { 6 } else { 1 };
+            weight * often * random.pick(factors)
         });
         let weights = weights.collect();
-        let sessions = 1 + random.below(5);
+        let sessions = 1 + random.below(if tight { 2 } else { 5 });
         let long = random.chance(20);
         let mut config = Config {
             approvals: random.chance(80),
@@ -103,6 +113,7 @@ impl Plan {
             heartbeat_s: random.pick(&[1, 20]),
             history_bytes: random.pick(&[2000, 1 << 24, 1 << 24]),
             stop_grace_s: random.pick(&[0, 20]),
+            resume_on_start: random.chance(30),
             ..Config::default()
         };
         if random.chance(30) {
@@ -127,8 +138,12 @@ impl Plan {
             options,
             workers: 1 + random.below(4),
             long,
+            tight,
+            hooks: random.chance(50),
+            programs: random.chance(50),
+            requests_max: random.pick(&[None, Some(1), Some(2)]),
             panics: random.chance(30),
-            calls_percent: random.pick(&[10, 50, 80]),
+            calls_percent: if tight { 80 } else { random.pick(&[10, 50, 80]) },
             slow_percent: random.pick(&[0, 20, 60]),
         }
     }

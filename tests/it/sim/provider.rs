@@ -109,6 +109,7 @@ pub(super) fn providers(
     remote.connect_timeout_s = 5;
     remote.first_byte_timeout_s = 10;
     remote.silence_timeout_s = 10;
+    remote.max_concurrent_requests = plan.requests_max;
     remote.answer_timeout_s = random.chance(30).then_some(30);
     let remote = OpenAi::new(remote).expect("it has no headers");
     BTreeMap::from([
@@ -155,8 +156,21 @@ pub(super) fn texts(random: &mut Random, long: bool) -> Vec<String> {
 /// The calls of an answer.
 pub(super) fn calls(random: &mut Random, percent: u32) -> Vec<Call> {
     const IDS: [&str; 3] = ["0", "0", "1"];
-    const NAMES: [&str; 8] =
-        ["read_a", "read_b", "serial", "strict", "parstrict", "parstrict", "change", "unknown"];
+    const NAMES: [&str; 13] = [
+        "read_a",
+        "read_b",
+        "serial",
+        "strict",
+        "parstrict",
+        "parstrict",
+        "change",
+        "unknown",
+        "program",
+        "program",
+        "program",
+        "program",
+        "missing",
+    ];
     const ARGS: [&str; 6] =
         ["{}", "{\"n\":1e400}", "", "[1]", "{\"cut", "{ \"a\" : \"ü\\n\", \"b\":{}}"];
     let count = if random.chance(percent) { 1 + random.below(4) } else { 0 };

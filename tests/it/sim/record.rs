@@ -4,6 +4,7 @@
 //! Invariant: an event that stands here never changes and never goes away, whatever dies.
 
 use super::ledger::Ledger;
+use super::office::as_sent;
 use super::texts::{Fate, Texts};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -28,6 +29,10 @@ pub(super) struct Record {
     pub(super) texts: Texts,
     /// The texts in the log, with their seq.
     pub(super) spoken: Vec<(u64, String)>,
+    /// How often a model inside the process was asked.
+    pub(super) asked: u64,
+    /// The step, counted, whose request carries only half of the history.
+    pub(super) halved: Option<u64>,
     /// What some client has received.
     seen: BTreeSet<u64>,
     /// How many events the reactor that runs now has heard of.
@@ -63,6 +68,8 @@ impl Record {
             ledger: Ledger::default(),
             texts: Texts::default(),
             spoken: Vec::new(),
+            asked: 0,
+            halved: None,
             seen: BTreeSet::new(),
             published: 0,
             is_open: false,
@@ -114,7 +121,7 @@ impl Record {
     }
 
     fn speak(&mut self, seq: u64, text: String, opens_turn: bool) {
-        self.texts.logged(&text, opens_turn);
+        self.texts.logged(as_sent(&text), opens_turn);
         self.spoken.push((seq, text));
     }
 
@@ -223,6 +230,7 @@ impl Record {
     /// The process is dead.
     pub(super) fn die(&mut self) {
         self.texts.die();
+        self.ledger.forget_cancel();
         self.published = 0;
         self.is_open = false;
         self.ended_in_this_life = false;

@@ -10,10 +10,15 @@ use terret_ws::disk::sim::Faults;
 use terret_ws::proto::command::Command;
 use terret_ws::proto::payload::TurnStatus;
 
+/// Longer than anything takes that goes on by itself.
+const QUIET_MS: u64 = 30_000;
+/// Nothing needs to be asked so often.
+const STIRS_MAX: usize = 60;
+
 impl World {
     /// Runs and hears everything that can go on without time and without anybody else.
     pub(super) fn settle(&mut self) {
-        for _ in 0..200_000 {
+        for _ in 0..20_000 {
             if self.life.has_lost_power() || self.life.hub.latched().is_some() {
                 return;
             }
@@ -40,16 +45,35 @@ impl World {
         if !self.life.hub.is_storage_full() {
             self.check_wakes();
         }
+        self.check_readers();
+        self.look_at_metrics();
         let session = self.random.below(self.records.len());
         self.look_at(session);
+    }
+
+    /// Whoever takes all there is has got all that was published.
+    fn check_readers(&self) {
+        for client in &self.clients {
+            let record = &self.records[client.session];
+            let takes_all = client.room == usize::MAX && client.talks() && client.hello.is_some();
+            let heard = client.outgoing.is_empty() && self.life.hub.wants_read(client.tag);
+            if takes_all
+                && heard
+                && let Err(wrong) = client.stream.is_complete(record.published - 1)
+            {
+                panic!("client {} of {}: {wrong}", client.number, record.id);
+            }
+        }
     }
 
     /// A text that wakes does not wait while its agent is idle, unless somebody or something has
     /// stopped it.
     fn check_wakes(&self) {
         for record in self.records.iter().filter(|record| record.is_open) {
-            let by_itself =
-                matches!(record.ledger.last_end, Some(TurnStatus::Completed | TurnStatus::Empty));
+            let by_itself = matches!(
+                record.ledger.last_end,
+                Some(TurnStatus::Completed | TurnStatus::Empty | TurnStatus::Rejected)
+            );
             if !record.ledger.is_open() && by_itself && record.ended_in_this_life {
                 let waits = |text: &super::texts::Text| {
                     text.wake && text.of_this_life && text.fate == Fate::Kept
@@ -65,6 +89,7 @@ impl World {
         self.trace.say(|| "comes to rest".to_owned());
         self.calm = true;
         self.brain.calm_down();
+        self.office.calm_down();
         self.life.power_fails_at = None;
         self.life.disk.faults(|faults| *faults = Faults::default());
         self.settle();
@@ -83,15 +108,20 @@ impl World {
         for session in 0..self.records.len() {
             watchers.push(self.watch(session));
         }
-        let mut quiet = 0;
-        for round in 0.. {
-            assert!(round < 5000, "it never comes to rest");
+        let (mut moved_at, mut stirs) = (self.life.now, 0);
+        loop {
             let before: u64 = self.records.iter().map(Record::len).sum();
             let moved = self.go_on();
             let after: u64 = self.records.iter().map(Record::len).sum();
-            quiet = if moved || before != after { 0 } else { quiet + 1 };
-            if quiet > 3 && !self.stir(&watchers) {
-                break;
+            if moved || before != after {
+                moved_at = self.life.now;
+            } else if self.life.now.since(moved_at) > QUIET_MS {
+                if !self.stir(&watchers) {
+                    break;
+                }
+                stirs += 1;
+                assert!(stirs < STIRS_MAX, "it never comes to rest");
+                moved_at = self.life.now;
             }
         }
         self.check_rest();
@@ -131,9 +161,12 @@ impl World {
     /// Everybody who is asked answers, and time passes; false if nobody was.
     fn go_on(&mut self) -> bool {
         self.carry_all();
-        let mut moved = !self.life.tools.is_empty();
+        let mut moved = !self.life.tools.is_empty() || self.life.programs.len() > 0;
         while !self.life.tools.is_empty() {
             self.end_tool();
+        }
+        while self.life.programs.len() > 0 {
+            self.end_program();
         }
         let mut place = 0;
         while place < self.life.links.len() {

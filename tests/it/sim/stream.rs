@@ -13,6 +13,8 @@ pub(super) struct Stream {
     active: Option<Subscription>,
     /// Sent, and not known to be in force.
     pending: VecDeque<Pending>,
+    /// How many are in force or have been, because the server has read them.
+    read: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -54,8 +56,14 @@ impl Stream {
             }
             if all && pending.latest.is_none() {
                 pending.latest = Some(taken);
+                self.read += 1;
             }
         }
+    }
+
+    /// How many subscriptions the server has certainly read.
+    pub(super) fn read(&self) -> u32 {
+        self.read
     }
 
     /// An event has come, in a frame that begins at byte `at`.

@@ -88,7 +88,11 @@ impl World {
         }
         let place = self.random.pick(&talking);
         let session = self.clients[place].session;
-        match self.random.below(100) {
+        // A policy is an event of its own, whatever else the agent is doing: the disk may refuse it
+        // while a tool runs.
+        let policy = if self.plan.tight { 15 + 45 * u32::from(self.life.tool_runs()) } else { 0 };
+        let policy = self.random.chance(policy);
+        match if policy { 84 } else { self.random.below(100) } {
             0..30 => self.inject(place, true),
             30..44 => self.inject(place, false),
             44..62 => {
@@ -107,13 +111,13 @@ impl World {
                 let (call_id, reason) = (self.some_call(session), self.some_reason());
                 self.tell(place, &Command::Deny { call_id, reason });
             }
-            84..88 => {
+            84..90 => {
                 let choices: [&[&str]; 5] = [&["*"], &["*"], &["read_*"], &["s*", "?h*"], &[]];
                 let patterns = self.random.pick(&choices);
                 let patterns = patterns.iter().map(|&pattern| pattern.to_owned()).collect();
                 self.tell(place, &Command::SetPolicy { patterns });
             }
-            88..94 => {
+            90..95 => {
                 let role = self.random.pick(&["main", "main", "titler"]).to_owned();
                 let model = ModelSpec::parse(self.random.pick(&MODELS)).unwrap();
                 self.tell(place, &Command::SetModel { role, model });

@@ -46,6 +46,11 @@ impl Texts {
         self.all.get(text).map(|text| text.fate)
     }
 
+    /// Whether it wakes its agent.
+    pub(super) fn wakes(&self, text: &str) -> bool {
+        self.all.get(text).is_some_and(|text| text.wake)
+    }
+
     pub(super) fn settle(&mut self, text: &str, fate: Fate) {
         let text = self.all.get_mut(text).expect("only what was sent is handled");
         text.fate = fate;

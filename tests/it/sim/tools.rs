@@ -1,6 +1,7 @@
 //! The tools of the embedding program: some run side by side, some need a verdict, some change
 //! something, and all of them answer as chance has it.
 
+use super::office::Office;
 use super::plan::Plan;
 use super::provider::Intended;
 use super::random::Random;
@@ -10,12 +11,13 @@ use terret_ws::proto::payload::Content;
 use terret_ws::tool::{ClosureTool, ToolCall};
 
 /// Every tool of one seed.
-pub(super) fn tools(plan: &Plan, random: &mut Random) -> Vec<ClosureTool> {
+pub(super) fn tools(plan: &Plan, random: &mut Random, office: &Office) -> Vec<ClosureTool> {
     let source = Arc::new(Mutex::new(random.fork()));
     let panics = plan.panics;
     let tool = |name: &str| {
-        let source = Arc::clone(&source);
+        let (source, office) = (Arc::clone(&source), office.clone());
         ClosureTool::new(name, move |call: &ToolCall<'_>| {
+            office.has_admitted(call);
             let choice = source.lock().expect("nothing panics while it is held").below(6);
             match choice {
                 0 => Err("it broke\n".to_owned()),

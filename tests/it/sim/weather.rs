@@ -1,6 +1,7 @@
 //! What neither clients nor the server decide: model servers, time, the operator, the disk, and death.
 
 use super::life::Life;
+use super::programs::programs;
 use super::provider::MODELS;
 use super::record::survives_power_cut;
 use super::texts::Fate;
@@ -16,7 +17,10 @@ impl World {
     /// A model server does something, or a tool ends.
     pub(super) fn serve(&mut self) {
         let (links, tools) = (self.life.links.len(), self.life.tools.len());
-        let place = self.random.below(links + tools);
+        let place = self.random.below(links + tools + self.life.programs.len());
+        if place >= links + tools {
+            return self.end_program();
+        }
         if place >= links {
             return self.end_tool();
         }
@@ -104,6 +108,9 @@ impl World {
         config.approvals = self.random.chance(80);
         config.cancel_stream =
             self.random.pick(&[CancelStream::Abort, CancelStream::Abort, CancelStream::Finish]);
+        let tools = programs(&self.plan, &mut self.random);
+        let config = &mut self.plan.config;
+        config.tools = tools;
         let main = ModelSpec::parse(self.random.pick(&MODELS)).unwrap();
         config.roles.insert("main".to_owned(), main);
         self.trace.say(|| {
@@ -116,8 +123,13 @@ impl World {
 
     /// The disk begins to fail, or recovers.
     pub(super) fn hurt(&mut self) {
-        let (calls, choice) = (self.life.disk.calls(), self.random.below(14));
-        let amount = self.random.below(30);
+        let calls = self.life.disk.calls();
+        let (mut choice, mut amount) = (self.random.below(16), self.random.below(30));
+        if self.plan.tight {
+            let fills = if self.life.tool_runs() { 5 } else { 3 };
+            choice = if self.random.below(6) < fills { 1 } else { 4 };
+            amount *= self.random.below(2);
+        }
         let mut power_fails_at = None;
         self.life.disk.faults(|faults| match choice {
             0 => faults.short_writes = !faults.short_writes,
@@ -126,7 +138,7 @@ impl World {
             7 => faults.inodes = Some(amount as u64 / 10),
             8 => faults.syncs_fail = 1,
             9 => faults.writes_fail = 1,
-            10 => faults.reads_fail = 1,
+            10 | 14 | 15 => faults.reads_fail = 1,
             11 => faults.opens_fail = 1,
             _ => {
                 power_fails_at = Some(calls + 1 + amount as u64);
@@ -228,7 +240,15 @@ impl World {
         }
         self.life.end();
         let tokens = tokens(&self.records);
-        self.life = Life::begin(disk, &self.plan, &self.settings, tokens, &mut self.random);
+        let (plan, settings) = (&self.plan, &self.settings);
+        let running = self.running.path();
+        self.life = Life::begin(disk, plan, settings, tokens, running, &mut self.random);
         self.life.troubled = is_full;
+        if self.plan.config.resume_on_start {
+            for record in self.records.iter().filter(|record| record.ledger.is_open()) {
+                self.life.hub.resume_turn(&record.id);
+            }
+            self.obey();
+        }
     }
 }

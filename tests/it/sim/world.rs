@@ -3,7 +3,9 @@
 
 use super::client::{Around, Client};
 use super::life::Life;
+use super::office::Office;
 use super::plan::{Act, Plan};
+use super::programs::programs;
 use super::provider::{Brain, providers};
 use super::random::Random;
 use super::record::Record;
@@ -12,6 +14,7 @@ use super::trace::Trace;
 use std::cell::Cell;
 use std::io::IoSlice;
 use std::sync::Arc;
+use tempfile::TempDir;
 use terret_ws::config::Tokens;
 use terret_ws::conn::ring::SLICES_MAX;
 use terret_ws::conn::slab::Tag;
@@ -39,6 +42,9 @@ pub(super) struct World {
     pub(super) random: Random,
     pub(super) trace: Trace,
     pub(super) brain: Brain,
+    pub(super) office: Office,
+    /// Where programs are recorded, which are real.
+    pub(super) running: TempDir,
     pub(super) settings: Arc<Settings>,
     pub(super) life: Life,
     pub(super) records: Vec<Record>,
@@ -53,22 +59,28 @@ pub(super) struct World {
 impl World {
     pub(super) fn new(seed: u64, trace: Trace) -> Self {
         let mut random = Random::new(seed);
-        let plan = Plan::new(&mut random);
+        let mut plan = Plan::new(&mut random);
+        plan.config.tools = programs(&plan, &mut random);
         WALL.set(1_700_000_000_000_000);
         let brain = Brain::new(&plan, &mut random);
         let own = providers(&plan, &mut random, &brain);
-        let settings = Arc::new(
-            Settings::new(&plan.config, own, tools(&plan, &mut random)).expect("no headers"),
-        );
+        let office = Office::new(&plan, &mut random);
+        let tools = tools(&plan, &mut random, &office);
+        let settings = Settings::new(&plan.config, own, tools).expect("no headers");
+        let settings = Arc::new(settings.with_hooks(Arc::new(office.clone())));
+        let running = tempfile::tempdir().unwrap();
         let records: Vec<Record> = (0..plan.sessions).map(Record::new).collect();
         let disk = SimDisk::new(random.next());
-        let life = Life::begin(disk, &plan, &settings, tokens(&records), &mut random);
+        let life =
+            Life::begin(disk, &plan, &settings, tokens(&records), running.path(), &mut random);
         let (clients, next_client, next_text, calm) = (Vec::new(), 0, 0, false);
         Self {
             plan,
             random,
             trace,
             brain,
+            office,
+            running,
             settings,
             life,
             records,
@@ -130,6 +142,12 @@ impl World {
             self.note_posted();
             let orders = self.life.hub.orders();
             self.life.take_jobs(orders.jobs);
+            for order in orders.tools {
+                self.life.programs.obey(order);
+            }
+            for tag in orders.scrapes {
+                self.life.hub.scrape(tag, self.life.jobs.len());
+            }
             for note in orders.notes {
                 assert_ne!(note.event, "log is damaged", "{note:?}");
             }
@@ -204,6 +222,9 @@ impl World {
         let reads = self.life.jobs.iter().map(reads_of).sum::<usize>() + self.life.pieces_unheard();
         let limit = self.plan.config.max_concurrent_replays;
         assert!(reads <= limit, "{reads} replays read at once, {limit} may");
+        let requests = self.life.links.len();
+        let places = self.plan.requests_max.unwrap_or(usize::MAX);
+        assert!(requests <= places, "{requests} requests at once, {places} may");
         let bound = RING_LOW_WATER_BYTES
             + 2 * (PIECE_BYTES_MAX + BATCH_BYTES_MAX + TEXT_PIECE_BYTES_MAX * 6)
             + self.plan.config.queue_bytes
