@@ -15,6 +15,7 @@ use crate::limits::{
 };
 use crate::proto::ident::EventId;
 use crate::proto::payload::{Body, Call, Part, TurnStatus, Usage};
+use crate::proto::swar::json_plain_len;
 
 impl Advance<'_, '_> {
     /// Starts a turn with the text that woke the agent; with none, from what waits in the inbox.
@@ -287,10 +288,10 @@ fn check_calls(text: AnswerSize, calls: &[RawCall]) -> Result<(), String> {
 
 /// At most how many bytes a text takes inside a JSON string.
 pub(super) fn string_json_bytes(text: &str) -> usize {
-    let escaped = |byte: u8| match byte {
-        0..0x20 => 6,
-        b'"' | b'\\' => 2,
-        _ => 1,
-    };
-    text.bytes().map(escaped).sum()
+    let (mut json_bytes, mut rest) = (text.len(), text.as_bytes());
+    while let Some((&special, behind)) = rest[json_plain_len(rest)..].split_first() {
+        json_bytes += if special < 0x20 { 5 } else { 1 };
+        rest = behind;
+    }
+    json_bytes
 }

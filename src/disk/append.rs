@@ -164,8 +164,7 @@ impl SessionLog {
 
     /// Takes note of what has been stored.
     fn took(&mut self, part: &[u8], count: u64, ack: u64) {
-        for line in part.split_inclusive(|&byte| byte == b'\n') {
-            let body = &line[..line.len() - 1 - line::SUFFIX_LEN];
+        for body in line::bodies(part) {
             let event = self.shape.event(body).expect("the line was just written by this shape");
             self.state.apply(event.seq, event.kind, event.payload);
             self.mailbox.spend(event.id);

@@ -7,9 +7,12 @@
 //!
 //! Invariant: a line that [`unseal`] accepts is, but for a collision of CRC-32C, what [`seal`] wrote.
 
+use std::io::BufRead as _;
+
 use super::crc::crc32c;
 use crate::limits::EVENT_BYTES_MAX;
 use crate::proto::ident::{EventId, SessionId};
+use crate::proto::swar::{last_line_len, printable_len};
 use crate::proto::time::Wall;
 
 /// Bytes of the seal: `,"ack":"............","crc":"........"}`. An attest line is as long, since
@@ -32,8 +35,8 @@ pub const fn wire_len(line_without_lf: &[u8]) -> usize {
 /// [`EVENT_BYTES_MAX`] bytes; or if `ack` does not fit its 12 digits.
 pub fn seal(out: &mut Vec<u8>, start: usize, ack: u64) {
     assert_eq!((out[start], out.pop()), (b'{', Some(b'}')), "only an object can be sealed");
-    let smallest = out[start..].iter().fold(u8::MAX, |smallest, &byte| smallest.min(byte));
-    assert!(smallest >= 0x20, "a line of the log holds a control character");
+    let printable = printable_len(&out[start..]);
+    assert_eq!(printable, out.len() - start, "a line of the log holds a control character");
     assert!(ack < 1 << (4 * ACK_DIGITS), "no session has that many events");
     if out.len() > start + 1 {
         out.push(b',');
@@ -201,23 +204,17 @@ pub fn bodies(whole: &[u8]) -> impl Iterator<Item = &[u8]> {
 
 /// Where the first LF stands.
 ///
-/// Whole blocks are asked at once, which compiles to vector compares; looking byte by byte would cost
-/// a replay more than the checksums do.
+/// The C library looks for it with the widest registers there are, and this is how safe code gets
+/// there; looking byte by byte would cost a replay more than the checksums do.
 pub fn find_lf(bytes: &[u8]) -> Option<usize> {
-    const BLOCK: usize = 32;
-    let before = bytes.chunks_exact(BLOCK).take_while(|block| !holds_lf(block)).count() * BLOCK;
-    bytes[before..].iter().position(|&byte| byte == b'\n').map(|at| before + at)
+    let mut rest = bytes;
+    let skipped = rest.skip_until(b'\n').expect("memory can always be read");
+    bytes[..skipped].ends_with(b"\n").then(|| skipped - 1)
 }
 
 /// Where the last LF stands.
 pub fn find_last_lf(bytes: &[u8]) -> Option<usize> {
-    const BLOCK: usize = 32;
-    let behind = bytes.rchunks_exact(BLOCK).take_while(|block| !holds_lf(block)).count() * BLOCK;
-    bytes[..bytes.len() - behind].iter().rposition(|&byte| byte == b'\n')
-}
-
-fn holds_lf(block: &[u8]) -> bool {
-    block.iter().fold(0, |found, &byte| found | u8::from(byte == b'\n')) != 0
+    bytes.len().checked_sub(last_line_len(bytes) + 1)
 }
 
 /// The digits of a checksum.

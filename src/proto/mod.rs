@@ -14,7 +14,7 @@ pub mod json;
 pub mod command;
 pub mod payload;
 pub mod event;
-mod swar;
+pub(crate) mod swar;
 
 use std::fmt;
 use std::io::Write as _;

@@ -4,7 +4,7 @@
 
 /// How many bytes at the beginning of `bytes` stand for themselves inside a JSON string: neither a
 /// quote nor a backslash nor a control character (RFC 8259, section 7).
-pub(super) fn json_plain_len(bytes: &[u8]) -> usize {
+pub(crate) fn json_plain_len(bytes: &[u8]) -> usize {
     prefix_len(
         bytes,
         |word| equal(word, b'"') | equal(word, b'\\') | below(word, 0x20),
@@ -19,6 +19,24 @@ pub(super) fn line_len(bytes: &[u8]) -> usize {
         |word| equal(word, b'\r') | equal(word, b'\n'),
         |byte| matches!(byte, b'\r' | b'\n'),
     )
+}
+
+/// How many bytes at the beginning of `bytes` are no control characters (below 0x20).
+pub(crate) fn printable_len(bytes: &[u8]) -> usize {
+    prefix_len(bytes, |word| below(word, 0x20), |byte| *byte < 0x20)
+}
+
+/// How many bytes at the end of `bytes` stand behind the last LF.
+pub(crate) fn last_line_len(bytes: &[u8]) -> usize {
+    let (rest, words) = bytes.as_rchunks::<8>();
+    for (index, chunk) in words.iter().rev().enumerate() {
+        // What borrows from its neighbours may mark one too many above a mark, never a word without.
+        if equal(u64::from_le_bytes(*chunk), b'\n') != 0 {
+            let at = chunk.iter().rev().take_while(|byte| **byte != b'\n').count();
+            return index * 8 + at;
+        }
+    }
+    words.len() * 8 + rest.iter().rev().take_while(|byte| **byte != b'\n').count()
 }
 
 /// How many bytes lie before the first special one. `word` sets the high bit of the first special
@@ -54,12 +72,18 @@ fn equal(word: u64, byte: u8) -> u64 {
 mod tests {
     use super::*;
 
+    fn mirrored(bytes: &[u8]) -> Vec<u8> {
+        bytes.iter().rev().copied().collect()
+    }
+
     #[test]
     fn a_special_byte_is_found_at_every_place_among_all_others() {
         type Case = (fn(&[u8]) -> usize, fn(u8) -> bool);
-        let cases: [Case; 2] = [
+        let cases: [Case; 4] = [
             (json_plain_len, |byte| byte < 0x20 || byte == b'"' || byte == b'\\'),
             (line_len, |byte| byte == b'\r' || byte == b'\n'),
+            (printable_len, |byte| byte < 0x20),
+            (|bytes| last_line_len(&mirrored(bytes)), |byte| byte == b'\n'),
         ];
         for (len, is_special) in cases {
             for special in (0..=255).filter(|byte| is_special(*byte)) {
