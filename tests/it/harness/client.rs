@@ -1,5 +1,6 @@
 //! A client on tungstenite, a WebSocket implementation that is not ours.
 
+use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpStream};
 
 use serde_json::{Value, json};
@@ -152,9 +153,10 @@ impl Client {
                     | Error::AlreadyClosed
                     | Error::Protocol(ProtocolError::ResetWithoutClosingHandshake),
                 ) => return Received::Gone,
-                Err(Error::Io(error)) if error.kind() == std::io::ErrorKind::ConnectionReset => {
+                Err(Error::Io(error)) if error.kind() == ErrorKind::ConnectionReset => {
                     return Received::Gone;
                 }
+                Err(Error::Io(error)) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => panic!("waiting for a frame: {error}"),
             }
         }

@@ -16,6 +16,7 @@ pub(crate) mod wire;
 pub(crate) use client::{Client, Event, Received};
 pub(crate) use server::{Server, token};
 
+use std::io::{self, ErrorKind, Read};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -33,6 +34,16 @@ pub(crate) fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> 
         }
         assert!(start.elapsed() < PATIENCE, "still waiting for {what}");
         std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// One read that a signal does not end: with a time-out set, the system does not begin it again.
+pub(crate) fn read_some(stream: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
+    loop {
+        match stream.read(buffer) {
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            other => return other,
+        }
     }
 }
 

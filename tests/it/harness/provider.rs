@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::PATIENCE;
+use super::{PATIENCE, read_some};
 
 /// A listening provider.
 pub(crate) struct Provider {
@@ -70,7 +70,7 @@ pub(crate) fn read_request(stream: &mut impl Read) -> Option<(String, Value)> {
     let mut bytes = Vec::new();
     let mut piece = [0; 4096];
     loop {
-        let len = stream.read(&mut piece).ok().filter(|len| *len > 0)?;
+        let len = read_some(stream, &mut piece).ok().filter(|len| *len > 0)?;
         bytes.extend_from_slice(&piece[..len]);
         let Some(end) = bytes.windows(4).position(|window| window == b"\r\n\r\n") else { continue };
         let head = String::from_utf8(bytes[..end + 4].to_vec()).unwrap();

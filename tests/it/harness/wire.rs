@@ -1,11 +1,11 @@
 //! A client of bytes: what no WebSocket library would send, and frames as they stand on the wire.
 
-use std::io::{ErrorKind, Read, Write};
+use std::io::{ErrorKind, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 
 use serde_json::Value;
 
-use super::PATIENCE;
+use super::{PATIENCE, read_some};
 
 pub(crate) const CONTINUATION: u8 = 0x0;
 pub(crate) const TEXT: u8 = 0x1;
@@ -197,7 +197,7 @@ impl Wire {
     /// Takes at most `bytes` from the socket, without looking at them; returns how many came.
     pub(crate) fn sip(&mut self, bytes: usize) -> usize {
         let mut piece = vec![0; bytes];
-        let len = self.stream.read(&mut piece).unwrap();
+        let len = read_some(&mut self.stream, &mut piece).unwrap();
         self.unread.extend_from_slice(&piece[..len]);
         len
     }
@@ -213,7 +213,7 @@ impl Wire {
             return false;
         }
         let mut piece = vec![0; 64 * 1024];
-        match self.stream.read(&mut piece) {
+        match read_some(&mut self.stream, &mut piece) {
             Ok(0) => self.end = Some(End::Clean),
             Ok(len) => self.unread.extend_from_slice(&piece[..len]),
             Err(error) if error.kind() == ErrorKind::ConnectionReset => {
