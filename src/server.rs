@@ -413,3 +413,6 @@ fn wall_clock() -> Wall {
         Err(before) => Wall(-i64::try_from(before.duration().as_micros()).unwrap_or(i64::MAX)),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -121,36 +121,49 @@ impl Reactor {
 
     fn serve(&mut self, events: &mut Events) -> io::Result<Ended> {
         loop {
-            let timeout = self.timeout();
-            if let Err(error) = self.poll.poll(events, timeout)
-                && error.kind() != ErrorKind::Interrupted
-            {
-                return Err(error);
-            }
-            let now = self.now();
-            self.hub.set_now(now);
-            for event in &*events {
-                self.event(event);
-            }
-            if self.stops > 1 {
-                return Ok(Ended::AtOnce);
-            }
-            self.hear_answers();
-            self.do_what_is_due(now);
-            self.accept();
-            self.serve_ready();
-            if self.hub.is_stopping() {
-                self.listener = None;
-                self.hub.stage_tick();
-                self.obey();
-                if self.hub.stage() == Stage::Over {
-                    return Ok(match self.hub.latched() {
-                        Some(reason) => Ended::DiskFailed(reason.to_owned()),
-                        None => Ended::Stopped,
-                    });
-                }
+            if let Some(ended) = self.round(events)? {
+                return Ok(ended);
             }
         }
+    }
+
+    /// A round by itself, for tests that count them.
+    #[cfg(test)]
+    pub(crate) fn one_round(&mut self) -> io::Result<Option<Ended>> {
+        self.round(&mut Events::with_capacity(1024))
+    }
+
+    fn round(&mut self, events: &mut Events) -> io::Result<Option<Ended>> {
+        let timeout = self.timeout();
+        if let Err(error) = self.poll.poll(events, timeout)
+            && error.kind() != ErrorKind::Interrupted
+        {
+            return Err(error);
+        }
+        let now = self.now();
+        self.hub.set_now(now);
+        for event in &*events {
+            self.event(event);
+        }
+        if self.stops > 1 {
+            return Ok(Some(Ended::AtOnce));
+        }
+        self.hear_answers();
+        self.do_what_is_due(now);
+        self.accept();
+        self.serve_ready();
+        if self.hub.is_stopping() {
+            self.listener = None;
+            self.hub.stage_tick();
+            self.obey();
+            if self.hub.stage() == Stage::Over {
+                return Ok(Some(match self.hub.latched() {
+                    Some(reason) => Ended::DiskFailed(reason.to_owned()),
+                    None => Ended::Stopped,
+                }));
+            }
+        }
+        Ok(None)
     }
 
     /// Kills what runs and reaps it, which takes no time as a rule: a process that the kernel does not
