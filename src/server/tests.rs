@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::config::Surroundings;
-use crate::limits::{PIECE_BYTES_MAX, PIPE_BYTES_MAX, ROUND_BYTES};
+use crate::limits::{ACCEPTS_PER_ROUND, PIECE_BYTES_MAX, PIPE_BYTES_MAX, ROUND_BYTES};
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -128,13 +128,44 @@ fn written(process: &str) -> usize {
     count.parse().expect("a number")
 }
 
+/// A server in `dir` with this configuration, laid over a free port.
+fn server(dir: &Path, config: &str) -> Rounds {
+    let config = format!(r#"{{"listen": "127.0.0.1:0", {config}}}"#);
+    let read = |_: &Path| Err(io::Error::from(ErrorKind::NotFound));
+    let around = Surroundings { base_dir: dir, read: &read, env: &|_| None };
+    let config = Config::parse(&config, &around).expect("a valid configuration");
+    let Server { reactor, address, .. } = Builder::new(config).bind().expect("it starts");
+    Rounds { reactor, address }
+}
+
+#[test]
+fn a_storm_of_connections_takes_its_share_of_a_round_too() {
+    let dir = tempfile::tempdir().expect("a directory");
+    // One is let in and says nothing, the next is told 503, and all others are closed unheard.
+    let mut rounds = server(dir.path(), r#""max_connections": 1"#);
+    let storm: Vec<TcpStream> = (0..ACCEPTS_PER_ROUND + 50)
+        .map(|_| TcpStream::connect(rounds.address).expect("it listens"))
+        .collect();
+    for stream in &storm {
+        stream.set_nonblocking(true).expect("it is a socket");
+    }
+    let heard = || {
+        let heard = |mut stream: &TcpStream| stream.read(&mut [0; 512]).is_ok();
+        storm.iter().filter(|stream| heard(stream)).count()
+    };
+    rounds.go();
+    assert_eq!(heard(), ACCEPTS_PER_ROUND - 1);
+    rounds.go();
+    assert_eq!(heard(), storm.len() - 1);
+}
+
 #[test]
 fn four_floods_at_once_leave_a_quiet_client_its_answers_within_a_few_rounds() {
     let dir = tempfile::tempdir().expect("a directory");
     let model = TcpListener::bind("127.0.0.1:0").expect("a port");
     let config = format!(
-        r#"{{
-            "listen": "127.0.0.1:0", "roles_scope": "agent", "policy": ["*"], "replay_limit": 1000000,
+        r#"
+            "roles_scope": "agent", "policy": ["*"], "replay_limit": 1000000,
             "log": {{"sync": "os"}}, "queue_limit": 1000000, "queue_bytes": 1000000000,
             "tokens": {{"quiet": "t", "pours": "t", "reads": "t", "runs": "t", "asks": "t"}},
             "tools": [{{"name": "flood", "command": ["sh", "-c", "echo $$ > process; exec yes"],
@@ -145,16 +176,11 @@ fn four_floods_at_once_leave_a_quiet_client_its_answers_within_a_few_rounds() {
                 "call": {{"kind": "scripted", "steps": [
                     {{"tool_calls": [{{"id": "1", "name": "flood", "args": {{}}}}]}}]}},
                 "stream": {{"kind": "openai", "base_url": "http://{}/v1"}}
-            }}
-        }}"#,
+            }}"#,
         vec![r#""a piece of text""#; CHUNKS].join(","),
         model.local_addr().expect("bound"),
     );
-    let read = |_: &Path| Err(io::Error::from(ErrorKind::NotFound));
-    let around = Surroundings { base_dir: dir.path(), read: &read, env: &|_| None };
-    let config = Config::parse(&config, &around).expect("a valid configuration");
-    let Server { reactor, address, .. } = Builder::new(config).bind().expect("it starts");
-    let mut rounds = Rounds { reactor, address };
+    let mut rounds = server(dir.path(), &config);
     let wake = text(r#"{"type":"inject","text":"go","wake":true}"#);
     let subscribe = text(r#"{"type":"subscribe","from_seq":0}"#);
 

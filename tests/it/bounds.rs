@@ -1,7 +1,11 @@
 //! What a client can make grow has an end, and reaching it is an answer and not an accident.
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
 use serde_json::json;
 
+use crate::harness::wire::{CONTINUATION, PING, TEXT, Wire, handshake, masked};
 use crate::harness::{Client, Server, eventually, token};
 
 #[test]
@@ -65,8 +69,7 @@ fn out_of_descriptors_it_rests_and_recovers() {
     let mut command = crate::harness::server::limited("ulimit -n 64");
     command.args(["serve", "--config", "config.json"]);
     let server = Server::launch(command, folder);
-    let mut idle: Vec<_> =
-        (0..200).map(|_| std::net::TcpStream::connect(server.addr()).unwrap()).collect();
+    let mut idle: Vec<_> = (0..200).map(|_| TcpStream::connect(server.addr()).unwrap()).collect();
     idle.clear();
     for id in &sessions[..5] {
         let mut client = server.subscribed(id);
@@ -74,6 +77,58 @@ fn out_of_descriptors_it_rests_and_recovers() {
     }
     let said = server.stderr().matches("cannot accept").count();
     assert!(said <= 1, "said once, not {said} times:\n{}", server.stderr());
+}
+
+#[test]
+fn two_thousand_connections_from_one_address_leave_those_who_were_in_untouched() {
+    let server = Server::start(&["s1", "s2"], &json!({"max_connections": 10}));
+    let mut early = server.subscribed("s1");
+    let before = server.resident_kib();
+    let silent: Vec<_> = (0..2000).map(|_| TcpStream::connect(server.addr()).unwrap()).collect();
+    assert_eq!(early.turn("unharmed").last().unwrap().payload["status"], "completed");
+    let grown = server.resident_kib().saturating_sub(before);
+    assert!(grown < 8 * 1024, "{grown} KiB more for what was never let in");
+    drop(silent);
+    eventually("a free place", || {
+        let mut stream = TcpStream::connect(server.addr()).unwrap();
+        stream.write_all(handshake("s2", &token("s2")).as_bytes()).ok()?;
+        let mut start = [0; 12];
+        stream.read_exact(&mut start).ok()?;
+        (start == *b"HTTP/1.1 101").then_some(())
+    });
+}
+
+#[test]
+fn a_message_in_a_million_fragments_with_pings_between_costs_what_it_weighs() {
+    let server = Server::start(&["s1"], &json!({}));
+    let mut wire = Wire::open(server.addr(), "s1", &token("s1"));
+    let (opening, closing) = (r#"{"type":"inject","text":""#, r#""}"#);
+    let text = "x".repeat((1 << 20) - opening.len() - closing.len());
+    let message = format!("{opening}{text}{closing}");
+    let mut bytes = masked(false, TEXT, b"");
+    for (at, byte) in message.bytes().enumerate() {
+        bytes.extend(masked(false, CONTINUATION, &[byte]));
+        if at % 64 == 0 {
+            bytes.extend(masked(true, PING, b""));
+        }
+    }
+    let before = server.resident_kib();
+    wire.send(&bytes);
+    // All of it but its end has been read when this is answered.
+    wire.send(&masked(true, PING, b"the end"));
+    while wire.next_frame().payload != b"the end" {}
+    let grown = server.peak_resident_kib().saturating_sub(before);
+    assert!(grown < 6 * 1024, "{grown} KiB more for a message of 1 MiB");
+    wire.send(&masked(true, CONTINUATION, b""));
+    wire.send_text(r#"{"type":"subscribe","from_seq":1}"#);
+    wire.send_text(r#"{"type":"inject","text":"now","wake":true}"#);
+    loop {
+        let event = wire.next_data().json();
+        if event["type"] == "context/injected" {
+            assert_eq!(event["payload"]["text"].as_str().map(str::len), Some(text.len()));
+            break;
+        }
+    }
 }
 
 #[test]

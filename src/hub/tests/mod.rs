@@ -1,5 +1,6 @@
 //! The hub with everything around it played by the test.
 
+mod bounds;
 mod races;
 mod readers;
 mod reload;
@@ -13,13 +14,13 @@ mod world;
 
 use crate::config::{OpenAiConfig, ProviderConfig};
 use crate::conn::slab::Tag;
-use crate::limits::{PIECE_BYTES_MAX, PROTOCOL_BYTES_MAX, RING_LOW_WATER_BYTES};
+use crate::limits::{PIECE_BYTES_MAX, RING_LOW_WATER_BYTES};
 use crate::model::custom::{Answer, Piece};
 use crate::model::{Model, Provider, Request};
 use crate::proto::http_client::BaseUrl;
 use crate::work::Upstream;
 use std::sync::Arc;
-use world::{SESSIONS, WAKE, World, close_frame, frame, handshake, seq, step, subscribe, tokens};
+use world::{SESSIONS, WAKE, World, frame, handshake, seq, step, subscribe, tokens};
 
 /// Events of a plain turn, its chunks not counted.
 const TURN: u64 = 6;
@@ -347,61 +348,6 @@ fn a_peer_with_something_to_take_is_not_silent_but_stalled_after_ten_minutes() {
     assert_eq!(world.closed, []);
     world.pass(20_000);
     assert_eq!(world.closed, [tag]);
-}
-
-#[test]
-fn a_handshake_and_a_close_have_their_deadlines() {
-    let mut world = World::new(vec![step(&["x"])], |_| {});
-    let slow = world.dial(b"GET /agents/s0/ws HTTP/1.1\r\n");
-    let closing = world.connect(1);
-    world.send(closing, WAKE);
-    world.bytes(closing, &close_frame());
-    assert_eq!(world.peer(closing).close, Some(1000), "a close is answered with its own code");
-    world.pass(4_999);
-    assert_eq!(world.closed, []);
-    world.pass(1);
-    assert_eq!(world.closed, [closing]);
-    world.pass(5_000);
-    assert_eq!(world.closed, [closing, slow]);
-}
-
-#[test]
-fn a_flood_of_frames_is_read_only_as_fast_as_its_agent_takes_them() {
-    let mut world = World::new(vec![step(&["x"])], |_| {});
-    let tag = world.connect(0);
-    let steer = frame(&format!(r#"{{"type":"inject","text":"{}"}}"#, "z".repeat(1000)));
-    let mut sent = 0;
-    while world.hub.wants_read(tag) {
-        world.bytes(tag, &steer.repeat(40));
-        sent += 40;
-        assert!(sent < 2000, "the mailbox is bounded");
-    }
-    world.settle();
-    assert!(world.hub.wants_read(tag), "and read on once there is room");
-    world.send(tag, WAKE);
-    world.send(tag, &subscribe(0));
-    world.settle();
-    let injected = world.peer(tag).frames.iter().filter(|frame| frame.contains("context/injected"));
-    assert_eq!(injected.count(), sent);
-}
-
-#[test]
-fn a_peer_that_takes_no_answers_is_not_read() {
-    let mut world = World::new(vec![step(&["x"])], |_| {});
-    let tag = world.connect(0);
-    world.peer(tag).takes = 0;
-    let bad = frame("{}").repeat(500);
-    while world.hub.wants_read(tag) {
-        world.bytes(tag, &bad);
-        let waiting = world.hub.clients.get(tag).expect("it is there");
-        assert!(waiting.backlog.len() <= bad.len());
-    }
-    let mut slices = [std::io::IoSlice::new(&[]); crate::conn::ring::SLICES_MAX];
-    let count = world.hub.slices(tag, &mut slices);
-    let waiting: usize = slices[..count].iter().map(|slice| slice.len()).sum();
-    assert!(waiting <= PROTOCOL_BYTES_MAX + 1024, "{waiting} bytes wait");
-    world.take(tag, usize::MAX / 2);
-    assert!(world.hub.wants_read(tag));
 }
 
 /// A model that panics in the middle of its answer.

@@ -288,6 +288,7 @@ impl Peer {
                     match item {
                         Item::Text(text) => self.frames.push(text.into_owned()),
                         Item::Ping(_) => self.pings += 1,
+                        Item::Pong(_) => {}
                         Item::Close(Some((code, _))) => self.close = Some(code.as_u16()),
                         other => panic!("a server does not send {other:?}"),
                     }
