@@ -189,7 +189,7 @@ impl Hub {
     /// A connection was accepted. `None`: it is to be closed at once, as even refusing it politely
     /// takes a place that is not there.
     pub fn accept(&mut self) -> Option<Tag> {
-        if self.clients.len() >= self.options.max_connections * 2 {
+        if self.clients.len() >= self.options.sockets_max() {
             return None;
         }
         let full = self.clients.len() >= self.options.max_connections;

@@ -36,6 +36,12 @@ pub struct Options {
 }
 
 impl Options {
+    /// Sockets at once, those included that are only answered 503. Whatever the configuration allows,
+    /// the descriptors that logs, tools and providers need are left to those who are in.
+    pub(super) fn sockets_max(&self) -> usize {
+        2 * self.max_connections.min(self.connections_capacity)
+    }
+
     /// What `config` says. `connections_capacity` and `open_files_max` are what the descriptor
     /// limit leaves room for.
     pub fn new(config: &Config, connections_capacity: usize, open_files_max: usize) -> Self {

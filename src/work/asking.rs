@@ -141,12 +141,13 @@ impl Run<'_> {
             .get(&*model.provider)
             .ok_or_else(|| format!("provider {} is not configured", model.provider))?;
         let fresh = self.body.machine.fresh_texts();
-        let in_process = matches!(provider, Provider::Echo | Provider::Scripted(_));
-        let (messages, history_bytes) = if in_process && !fresh.is_empty() {
-            (Vec::new(), 0)
-        } else {
-            self.history(bytes_max)?
+        let needs_history = match provider {
+            Provider::Scripted(_) => false,
+            Provider::Echo => fresh.is_empty(),
+            Provider::Custom(_) | Provider::OpenAi(_) => true,
         };
+        let (messages, history_bytes) =
+            if needs_history { self.history(bytes_max)? } else { (Vec::new(), 0) };
         let request = Request {
             system: settings.system_prompt.as_deref(),
             messages: &messages,

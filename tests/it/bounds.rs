@@ -1,6 +1,6 @@
 //! What a client can make grow has an end, and reaching it is an answer and not an accident.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 
 use serde_json::json;
@@ -69,14 +69,28 @@ fn out_of_descriptors_it_rests_and_recovers() {
     let mut command = crate::harness::server::limited("ulimit -n 64");
     command.args(["serve", "--config", "config.json"]);
     let server = Server::launch(command, folder);
+    let mut early = server.subscribed("s0");
     let mut idle: Vec<_> = (0..200).map(|_| TcpStream::connect(server.addr()).unwrap()).collect();
+    // Whoever is turned away comes after those who take all places.
+    eventually("somebody to be turned away", || idle.iter().any(is_closed).then_some(()));
+    early.turn("who is in is served");
+    assert!(idle.iter().any(|stream| !is_closed(stream)), "the places are still taken");
     idle.clear();
-    for id in &sessions[..5] {
+    for id in &sessions[1..6] {
         let mut client = server.subscribed(id);
         assert_eq!(client.turn("hello").last().unwrap().payload["status"], "completed");
     }
     let said = server.stderr().matches("cannot accept").count();
     assert!(said <= 1, "said once, not {said} times:\n{}", server.stderr());
+}
+
+/// Whether the server has closed a connection on which nothing was said.
+fn is_closed(stream: &TcpStream) -> bool {
+    stream.set_nonblocking(true).unwrap();
+    match stream.peek(&mut [0]) {
+        Ok(len) => len == 0,
+        Err(error) => error.kind() != ErrorKind::WouldBlock,
+    }
 }
 
 #[test]

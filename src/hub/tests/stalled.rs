@@ -16,6 +16,7 @@ const SEEN: u64 = 8;
 fn stalled() -> (World, Vec<Tag>) {
     let mut world = World::new(vec![step(&["a"])], |options| {
         options.max_connections = 2 * AGENTS;
+        options.connections_capacity = 2 * AGENTS;
         options.max_agents = AGENTS;
     });
     let mut tokens = Tokens::default();
