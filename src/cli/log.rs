@@ -23,7 +23,7 @@ pub(super) fn run(log: &Log, world: &World) -> Result<(), Failure> {
         .map_err(|error| read_failure(session, data_dir, error))?;
     out.flush()?;
     if first > *from_seq {
-        let why = "older ones were removed (log.keep_events, log.keep_days)";
+        let why = "older ones were removed by age (log.keep_events, log.keep_days) or by a repair";
         world.stderr.print(format!("terret-ws: {session} begins with event {first}: {why}\n"))?;
     }
     Ok(())

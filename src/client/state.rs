@@ -18,13 +18,14 @@ use crate::proto::json::Document;
 pub struct AgentState {
     /// The log's last seq at that moment.
     pub last_seq: u64,
-    /// `idle`, `running`, `parked`, or `interrupted`: a turn is open and nothing works at it.
+    /// `idle`, `running`, `parked`, `interrupted` (a turn is open and nothing works at it), or
+    /// `damaged`: its log takes nothing more.
     pub status: String,
     /// The ids of the calls that wait for a verdict, oldest first.
     pub pending: Vec<String>,
     /// The globs of the tools that are allowed.
     pub policy: Vec<String>,
-    /// Why the last resume failed.
+    /// Why the last resume failed, or where the log is damaged.
     pub last_error: Option<String>,
 }
 

@@ -44,6 +44,20 @@ fn damage(segment: &Path) {
     fs::write(segment, bytes).unwrap();
 }
 
+#[test]
+fn whoever_attaches_to_a_damaged_session_is_told_the_way_out() {
+    let (folder, _, segments) = stopped();
+    damage(segments.last().unwrap());
+    let server = Server::start_in(folder, &["s1", "s2"], &config());
+    let url = format!("ws://{}/agents/s1/ws", server.addr());
+    let arguments = ["attach", &url, "--token", &server::token("s1")];
+    let output = answered(server.folder().path(), &arguments, "hello\n");
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("terret-ws log repair"), "{said}");
+    assert!(!said.contains("connecting again"), "{said}");
+}
+
 fn base(segment: &Path) -> u64 {
     segment.file_stem().unwrap().to_str().unwrap().parse().unwrap()
 }

@@ -46,6 +46,8 @@ pub(super) fn run(attach: &Attach, world: World) -> Result<(), Failure> {
         let Over::Gone(mut how) = terminal.converse(&sender)? else { return Ok(()) };
         if terminal.next_seq() > heard_before {
             backoff.reset();
+        } else {
+            stop_if_damaged(&target)?;
         }
         client = loop {
             let wait = backoff.next(os::random_u64());
@@ -59,6 +61,20 @@ pub(super) fn run(attach: &Attach, world: World) -> Result<(), Failure> {
                 Err(error) => return Err(refusal(&target, &error)),
             }
         };
+    }
+}
+
+/// Gives up on a session whose log is damaged: coming back does not mend it. A server that cannot be
+/// asked may be on its way up.
+fn stop_if_damaged(target: &Target) -> Result<(), Failure> {
+    match AgentState::ask(&target.endpoint, target.token.expose()) {
+        Ok(AgentState { status, last_error, .. }) if status == "damaged" => {
+            let place = last_error.unwrap_or_default();
+            Err(Failure::bad(format!(
+                "the session's log is damaged ({place}): stop the server and run `terret-ws log repair`"
+            )))
+        }
+        _ => Ok(()),
     }
 }
 
