@@ -46,9 +46,8 @@ pub(super) fn run(attach: &Attach, world: World) -> Result<(), Failure> {
         let Over::Gone(mut how) = terminal.converse(&sender)? else { return Ok(()) };
         if terminal.next_seq() > heard_before {
             backoff.reset();
-        } else {
-            stop_if_damaged(&target)?;
         }
+        stop_if_damaged(&target)?;
         client = loop {
             let wait = backoff.next(os::random_u64());
             terminal.notice(&format!("{how}; connecting again in {:.1} s", wait.as_secs_f32()))?;
