@@ -6,12 +6,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::args::Log;
-use super::{Failure, World, confirmed, in_lines, locked, no_session, unreadable};
+use super::{
+    Failure, World, confirmed, in_lines, no_session, unopened, unreadable, unreadable_session,
+};
+use crate::disk::ReadError;
 use crate::disk::inspect;
 use crate::disk::real::RealDisk;
 use crate::disk::repair::{self, Diagnosis};
 use crate::disk::verify;
-use crate::disk::{ReadError, StoreError};
 use crate::proto::ident::SessionId;
 
 /// Prints a session's events as the socket sends them, one a line.
@@ -79,15 +81,10 @@ pub(super) fn repair(
     yes: bool,
     mut world: World,
 ) -> Result<(), Failure> {
-    let shown = data_dir.display();
-    let unusable = |error: &io::Error| unreadable(&format!("{session} in {shown}"), error);
     let mut lines = Vec::new();
     let tell = |finding| lines.push(format!("{session}: {finding}"));
-    let diagnosis = match repair::diagnose(Arc::new(RealDisk), data_dir, session, tell) {
-        Ok(diagnosis) => diagnosis,
-        Err(StoreError::Locked { pid }) => return Err(locked(data_dir, pid)),
-        Err(StoreError::Io(error)) => return Err(unusable(&error)),
-    };
+    let diagnosis = repair::diagnose(Arc::new(RealDisk), data_dir, session, tell)
+        .map_err(|error| unopened(session, data_dir, &error))?;
     world.stdout.print(in_lines(&lines))?;
     let found = match diagnosis {
         Diagnosis::Missing => return Err(no_session(session, data_dir)),
@@ -108,10 +105,11 @@ pub(super) fn repair(
         "{session}: would keep {kept}; would not: what is damaged, and {lost} beside it\n\
          {session}: files that change stay beside the log as they are now, as FILE.damaged\n"
     ))?;
-    if !yes && !confirmed(&format!("repair session {session} in {shown}?"), &mut world)? {
+    let question = format!("repair session {session} in {}?", data_dir.display());
+    if !yes && !confirmed(&question, &mut world)? {
         return Err(Failure::bad(format!("{session} was not repaired")));
     }
-    found.repair().map_err(|error| unusable(&error))?;
+    found.repair().map_err(|error| unreadable_session(session, data_dir, &error))?;
     Ok(world.stdout.print(format!("repaired {session}: {kept} are there\n"))?)
 }
 
@@ -129,7 +127,7 @@ fn read_failure(session: &SessionId, data_dir: &Path, error: ReadError) -> Failu
             no_session(session, data_dir)
         }
         ReadError::Removed { .. } => Failure::bad(format!("{session}: {error}")),
-        ReadError::Io(error) => unreadable(&format!("{session} in {}", data_dir.display()), &error),
+        ReadError::Io(error) => unreadable_session(session, data_dir, &error),
     }
 }
 

@@ -24,6 +24,7 @@ use std::sync::Arc;
 
 use self::args::Command;
 pub use self::output::Output;
+use crate::disk::StoreError;
 use crate::proto::ident::SessionId;
 
 /// Looks up an environment variable.
@@ -181,6 +182,19 @@ fn unreadable(what: &str, error: &io::Error) -> Failure {
         ));
     }
     Failure::new(Status::DiskFailed, format!("{what} cannot be read: {error}"))
+}
+
+/// The same for one session.
+fn unreadable_session(session: &SessionId, data_dir: &Path, error: &io::Error) -> Failure {
+    unreadable(&format!("{session} in {}", data_dir.display()), error)
+}
+
+/// A session that cannot be had to change it.
+fn unopened(session: &SessionId, data_dir: &Path, error: &StoreError) -> Failure {
+    match error {
+        StoreError::Locked { pid } => locked(data_dir, *pid),
+        StoreError::Io(error) => unreadable_session(session, data_dir, error),
+    }
 }
 
 fn no_session(session: &SessionId, data_dir: &Path) -> Failure {

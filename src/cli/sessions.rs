@@ -1,11 +1,9 @@
 //! `terret-ws sessions` and `terret-ws delete`: what lies in a data directory, and its removal.
 
 use std::fmt::Write as _;
-use std::io;
 use std::path::Path;
 
-use super::{Failure, World, confirmed, locked, no_session, unreadable};
-use crate::disk::StoreError;
+use super::{Failure, World, confirmed, no_session, unopened, unreadable, unreadable_session};
 use crate::disk::inspect::{self, SessionSummary};
 use crate::disk::real::RealDisk;
 use crate::proto::ident::SessionId;
@@ -53,19 +51,14 @@ pub(super) fn delete(
     yes: bool,
     mut world: World,
 ) -> Result<(), Failure> {
-    let shown = data_dir.display();
-    let unusable = |error: &io::Error| unreadable(&format!("{session} in {shown}"), error);
-    let deletable = match inspect::deletable(&RealDisk, data_dir, session) {
-        Ok(Some(deletable)) => deletable,
-        Ok(None) => return Err(no_session(session, data_dir)),
-        Err(StoreError::Locked { pid }) => return Err(locked(data_dir, pid)),
-        Err(StoreError::Io(error)) => return Err(unusable(&error)),
-    };
-    let question = format!("delete session {session} in {shown} for good?");
+    let deletable = inspect::deletable(&RealDisk, data_dir, session)
+        .map_err(|error| unopened(session, data_dir, &error))?
+        .ok_or_else(|| no_session(session, data_dir))?;
+    let question = format!("delete session {session} in {} for good?", data_dir.display());
     if !yes && !confirmed(&question, &mut world)? {
         return Err(Failure::bad(format!("{session} was not deleted")));
     }
-    deletable.delete().map_err(|error| unusable(&error))?;
+    deletable.delete().map_err(|error| unreadable_session(session, data_dir, &error))?;
     Ok(world.stdout.print(format!("deleted {session}\n"))?)
 }
 

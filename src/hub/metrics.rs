@@ -1,8 +1,8 @@
 //! `GET /metrics`: what the hub and the workers have counted, as Prometheus reads it (text exposition
 //! format 0.0.4).
 //!
-//! A page names no session, and costs the same however many there are: everything in it is counted
-//! when it happens.
+//! A page names no session, and costs the same however many there are: but for those who wait for a
+//! provider, everything in it is counted when it happens.
 
 use super::Hub;
 use super::entry::Standing;
@@ -32,20 +32,19 @@ impl Hub {
 
     fn page(&self, queued: usize) -> String {
         let mut page = Page(String::new());
-        page.gauge("build_info", "The version that runs, as a label.");
-        page.labelled("build_info", &[("version", env!("CARGO_PKG_VERSION"))], 1);
+        page.gauge("build_info", "The version that runs, as a label.")
+            .labelled(&[("version", env!("CARGO_PKG_VERSION"))], 1);
         self.write_connections(&mut page);
         self.write_agents(&mut page);
         self.write_log(&mut page);
         self.write_providers(&mut page);
-        page.gauge("worker_queue_depth", "Jobs that wait for a worker.");
-        page.value("worker_queue_depth", queued);
+        page.gauge("worker_queue_depth", "Jobs that wait for a worker.").value(queued);
         page.0
     }
 
     fn write_connections(&self, page: &mut Page) {
-        page.gauge("connections", "Connections, the ones being refused or closed included.");
-        page.value("connections", self.clients.len());
+        page.gauge("connections", "Connections, the ones being refused or closed included.")
+            .value(self.clients.len());
         let counters = &self.counters;
         for (name, help, value) in [
             ("connections_accepted_total", "Connections accepted.", counters.accepted),
@@ -65,29 +64,27 @@ impl Hub {
             ("bad_frames_total", "Client frames answered with bad_frame.", counters.bad_frames),
             ("breaches_total", "Connections failed for a breach of RFC 6455.", counters.breaches),
         ] {
-            page.counter(name, help);
-            page.value(name, value);
+            page.counter(name, help).value(value);
         }
         let (reading, waiting) = self.gate.load();
-        page.gauge("replays_running", "Log reads under way for replays.");
-        page.value("replays_running", reading);
-        page.gauge("replays_waiting", "Connections that wait for a log read.");
-        page.value("replays_waiting", waiting);
+        page.gauge("replays_running", "Log reads under way for replays.").value(reading);
+        page.gauge("replays_waiting", "Connections that wait for a log read.").value(waiting);
     }
 
     fn write_agents(&self, page: &mut Page) {
-        page.gauge("agents", "Sessions this process has opened, by what their agents are doing.");
+        let mut agents = page
+            .gauge("agents", "Sessions this process has opened, by what their agents are doing.");
         for standing in Standing::ALL {
             let count = self.residents.standings[standing as usize];
-            page.labelled("agents", &[("status", standing.as_str())], count);
+            agents.labelled(&[("status", standing.as_str())], count);
         }
-        page.gauge("agents_pinned", "Agents that are connected or busy, and so stay in memory.");
-        page.value("agents_pinned", self.residents.pinned);
-        page.gauge("agents_stalled", "Agents whose events wait for space on the disk.");
-        page.value("agents_stalled", self.stalled());
-        page.counter("turns_total", "Turns that ended, by how.");
+        page.gauge("agents_pinned", "Agents that are connected or busy, and so stay in memory.")
+            .value(self.residents.pinned);
+        page.gauge("agents_stalled", "Agents whose events wait for space on the disk.")
+            .value(self.stalled());
+        let mut turns = page.counter("turns_total", "Turns that ended, by how.");
         for status in TurnStatus::ALL {
-            page.labelled("turns_total", &[("status", status.as_str())], self.meter.turns(status));
+            turns.labelled(&[("status", status.as_str())], self.meter.turns(status));
         }
     }
 
@@ -98,8 +95,7 @@ impl Hub {
             ("appended_bytes_total", "Bytes of these events' lines.", &store.bytes),
             ("syncs_total", "Syncs of file content.", &store.syncs),
         ] {
-            page.counter(name, help);
-            page.value(name, value.load(Ordering::Relaxed));
+            page.counter(name, help).value(value.load(Ordering::Relaxed));
         }
         page.latency(
             "append_seconds",
@@ -114,12 +110,13 @@ impl Hub {
     }
 
     fn write_providers(&self, page: &mut Page) {
-        page.counter("provider_attempts_total", "Connections to providers, one an attempt.");
+        let mut attempts =
+            page.counter("provider_attempts_total", "Connections to providers, one an attempt.");
         for (name, meter) in self.meter.providers() {
-            let labels = [("provider", name)];
-            page.labelled("provider_attempts_total", &labels, meter.attempts.count());
+            attempts.labelled(&[("provider", name)], meter.attempts.count());
         }
-        page.counter("provider_requests_total", "Model requests that are over, by outcome.");
+        let mut requests =
+            page.counter("provider_requests_total", "Model requests that are over, by outcome.");
         for (name, meter) in self.meter.providers() {
             for (outcome, counter) in [
                 ("answered", &meter.answered),
@@ -127,70 +124,77 @@ impl Hub {
                 ("aborted", &meter.aborted),
             ] {
                 let labels = [("provider", name), ("outcome", outcome)];
-                page.labelled("provider_requests_total", &labels, counter.count());
+                requests.labelled(&labels, counter.count());
             }
         }
-        page.gauge("provider_waiting", "Turns that wait for a place with a bounded provider.");
-        for (name, waiting) in self.waiting_for_providers() {
-            page.labelled("provider_waiting", &[("provider", name)], waiting);
+        let mut waiting =
+            page.gauge("provider_waiting", "Turns that wait for a place with a bounded provider.");
+        for (name, count) in self.waiting_for_providers() {
+            waiting.labelled(&[("provider", name)], count);
         }
-        page.gauge("provider_learned", "1 where a provider's refusals have taught it.");
+        let mut learned =
+            page.gauge("provider_learned", "1 where a provider's refusals have taught it.");
         for (name, provider) in &self.settings.providers {
             let Some(facts) = provider.learned() else { continue };
             for fact in Fact::ALL {
                 let labels = [("provider", &**name), ("fact", fact.name())];
-                page.labelled("provider_learned", &labels, u8::from(facts.has(fact)));
+                learned.labelled(&labels, u8::from(facts.has(fact)));
             }
         }
     }
 }
 
-/// A page as it grows. Every name is given without the prefix that all of them have.
+/// A page as it grows.
 struct Page(String);
 
+/// A metric of it, under a name without the prefix that all have.
+struct Family<'a> {
+    page: &'a mut Page,
+    name: &'a str,
+}
+
 impl Page {
-    fn gauge(&mut self, name: &str, help: &str) {
-        self.family(name, "gauge", help);
+    fn gauge<'a>(&'a mut self, name: &'a str, help: &str) -> Family<'a> {
+        self.family(name, "gauge", help)
     }
 
-    fn counter(&mut self, name: &str, help: &str) {
-        self.family(name, "counter", help);
+    fn counter<'a>(&'a mut self, name: &'a str, help: &str) -> Family<'a> {
+        self.family(name, "counter", help)
     }
 
-    fn family(&mut self, name: &str, kind: &str, help: &str) {
+    fn family<'a>(&'a mut self, name: &'a str, kind: &str, help: &str) -> Family<'a> {
         self.line(format_args!("# HELP terret_{name} {help}"));
         self.line(format_args!("# TYPE terret_{name} {kind}"));
-    }
-
-    fn value(&mut self, name: &str, value: impl Display) {
-        self.line(format_args!("terret_{name} {value}"));
-    }
-
-    fn labelled(&mut self, name: &str, labels: &[(&str, &str)], value: impl Display) {
-        let mut text = String::new();
-        for (index, (label, value)) in labels.iter().enumerate() {
-            let comma = if index == 0 { "" } else { "," };
-            let value = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
-            write!(text, "{comma}{label}=\"{value}\"").expect("a string takes everything");
-        }
-        self.line(format_args!("terret_{name}{{{text}}} {value}"));
+        Family { page: self, name }
     }
 
     fn latency(&mut self, name: &str, help: &str, latency: &Latency) {
-        self.family(name, "histogram", help);
-        let bucket = format!("{name}_bucket");
+        let page = self.family(name, "histogram", help).page;
         let counts = latency.cumulative();
-        for (end, count) in LATENCY_BUCKETS_US.iter().zip(counts) {
-            self.labelled(&bucket, &[("le", &seconds(*end).to_string())], count);
+        let ends = LATENCY_BUCKETS_US.iter().map(|end| seconds(*end).to_string());
+        for (end, count) in ends.chain(["+Inf".to_owned()]).zip(counts) {
+            page.line(format_args!("terret_{name}_bucket{{le=\"{end}\"}} {count}"));
         }
-        let all = counts[LATENCY_BUCKETS_US.len()];
-        self.labelled(&bucket, &[("le", "+Inf")], all);
-        self.value(&format!("{name}_sum"), seconds(latency.sum_us()));
-        self.value(&format!("{name}_count"), all);
+        page.line(format_args!("terret_{name}_sum {}", seconds(latency.sum_us())));
+        page.line(format_args!("terret_{name}_count {}", counts[LATENCY_BUCKETS_US.len()]));
     }
 
     fn line(&mut self, line: std::fmt::Arguments<'_>) {
         writeln!(self.0, "{line}").expect("a string takes everything");
+    }
+}
+
+impl Family<'_> {
+    fn value(self, value: impl Display) {
+        self.page.line(format_args!("terret_{} {value}", self.name));
+    }
+
+    fn labelled(&mut self, labels: &[(&str, &str)], value: impl Display) {
+        let escaped =
+            |text: &str| text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+        let labels: Vec<String> =
+            labels.iter().map(|(label, of)| format!("{label}=\"{}\"", escaped(of))).collect();
+        self.page.line(format_args!("terret_{}{{{}}} {value}", self.name, labels.join(",")));
     }
 }
 

@@ -252,7 +252,7 @@ impl<'a> Run<'a> {
         self.batches += 1;
         self.out_bytes = 0;
         if !self.out.notes.is_empty() {
-            let notes = self.out.notes.drain(..).collect::<Vec<_>>();
+            let notes = std::mem::take(&mut self.out.notes);
             let notes = notes.into_iter().map(|note| self.note(note)).collect();
             (self.send)(Done::Notes(notes));
         }

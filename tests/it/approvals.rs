@@ -417,10 +417,7 @@ fn a_server_that_stops_leaves_a_parked_turn_to_its_successor() {
     let mut client = server.subscribed("s1");
     client.wake("go");
     parked(&mut client, 1);
-    server.signal("TERM");
-    client.expect_close(1001);
-    drop(client);
-    assert_eq!(server.exit().code(), Some(0));
+    server.stop(client);
     let server = Server::start_in(server.folder(), &["s1"], &config);
     let mut client = server.connect("s1");
     client.subscribe(client.last_seq() + 1);

@@ -101,10 +101,7 @@ fn a_step_that_is_not_over_when_the_grace_is_stays_open() {
     client.wake("first");
     let ask = provider.ask();
     let mut log = client.events_until("user/message");
-    server.signal("TERM");
-    client.expect_close(1001);
-    drop(client);
-    assert_eq!(server.exit().code(), Some(0));
+    server.stop(client);
     ask.expect_hang_up();
 
     let server = Server::start_in(server.folder(), &["s1"], &config);
@@ -126,10 +123,7 @@ fn a_turn_that_waits_for_a_human_is_not_waited_for_and_goes_on_with_the_verdict(
     let mut client = server.subscribed("s1");
     client.wake("go");
     client.events_until("approval/requested");
-    server.signal("TERM");
-    client.expect_close(1001);
-    drop(client);
-    assert_eq!(server.exit().code(), Some(0));
+    server.stop(client);
 
     let server = Server::start_in(server.folder(), &["s1"], &config);
     let mut client = server.connect("s1");

@@ -143,6 +143,7 @@ fn a_lock_that_a_dead_server_left_to_a_child_for_a_moment_is_waited_for() {
     server.kill();
     let lock = fs::File::open(server.data_dir().join("LOCK")).unwrap();
     lock.lock().unwrap();
+    // The pause lets the next server find the lock held, as a rule; it holds either way.
     let moment = thread::spawn(move || {
         thread::sleep(Duration::from_millis(200));
         drop(lock);

@@ -214,6 +214,14 @@ impl Server {
         eventually("the server's exit", || self.child.try_wait().unwrap())
     }
 
+    /// SIGTERM, which `client` is told of and which ends the process in order.
+    pub(crate) fn stop(&mut self, mut client: Client) {
+        self.signal("TERM");
+        client.expect_close(1001);
+        drop(client);
+        assert_eq!(self.exit().code(), Some(0));
+    }
+
     /// `kill -9`, reaped, so that what follows finds the process gone.
     pub(crate) fn kill(&mut self) {
         self.child.kill().unwrap();
