@@ -15,6 +15,7 @@
     reason = "a program of its own for whoever measures; like a test, it fails where it stands"
 )]
 
+mod fairness;
 mod peers;
 mod scenarios;
 mod server;
@@ -24,11 +25,12 @@ use scenarios::{Figures, Size};
 /// A scenario: its name, what it is, and what it measures.
 type Scenario = (&'static str, &'static str, fn(&Size) -> Figures);
 
-const SCENARIOS: [Scenario; 4] = [
+const SCENARIOS: [Scenario; 5] = [
     ("storm", "all clients come back at once and replay", scenarios::storm),
     ("fanout", "every agent streams to its client", scenarios::fanout),
     ("slow", "readers that read nothing among some that do", scenarios::slow),
     ("wakes", "bursts of waking texts", scenarios::wakes),
+    ("fairness", "a quiet client alone and beside one that floods", fairness::fairness),
 ];
 
 fn main() {

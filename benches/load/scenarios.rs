@@ -18,6 +18,7 @@ pub(crate) struct Size {
     fanout_chunks: usize,
     slow_pairs: usize,
     wakes_agents: usize,
+    pub(crate) fairness_turns: usize,
 }
 
 impl Size {
@@ -28,6 +29,7 @@ impl Size {
         fanout_chunks: 200,
         slow_pairs: 8,
         wakes_agents: 200,
+        fairness_turns: 1000,
     };
     pub(crate) const SHORT: Self = Self {
         storm_agents: 20,
@@ -36,6 +38,7 @@ impl Size {
         fanout_chunks: 20,
         slow_pairs: 2,
         wakes_agents: 5,
+        fairness_turns: 50,
     };
 }
 
