@@ -42,6 +42,9 @@ pub struct Conn {
     outbox: Option<Box<Outbox>>,
 }
 
+// One stands in every connection, idle or not.
+const _: () = assert!(size_of::<Conn>() <= 24);
+
 #[derive(Debug)]
 enum Phase {
     /// The request head has not been received whole.
@@ -50,8 +53,8 @@ enum Phase {
     Asked,
     /// The upgrade was answered and the session is being looked up; nothing is read meanwhile.
     Opening,
-    /// Frames pass.
-    Open(Assembler),
+    /// Frames pass. What has arrived of a message or frame that is not whole; nothing between two.
+    Open(Option<Box<Assembler>>),
     /// An HTTP body is being sent, piece by piece; whatever the peer still says is discarded.
     Streaming { chunked: bool },
     /// The last bytes are queued; whatever the peer still says is discarded.
@@ -104,21 +107,28 @@ impl Conn {
                         return Some(Incoming::BadRequest(error));
                     }
                 },
-                Phase::Open(assembler) => match assembler.push(input) {
-                    Ok(None) => return None,
-                    Ok(Some(item)) => {
-                        if let Some(incoming) = self.item(item) {
-                            return Some(incoming);
+                Phase::Open(begun) => {
+                    let mut assembler = begun.take().map_or_else(assembler, |begun| *begun);
+                    let pushed = assembler.push(input);
+                    if !assembler.is_idle() {
+                        *begun = Some(Box::new(assembler));
+                    }
+                    match pushed {
+                        Ok(None) => return None,
+                        Ok(Some(item)) => {
+                            if let Some(incoming) = self.item(item) {
+                                return Some(incoming);
+                            }
+                        }
+                        Err(error) => {
+                            if error == ProtocolError::TextNotUtf8 {
+                                self.error(ErrorCode::BadFrame, "text message is not UTF-8");
+                            }
+                            self.close(error.close_code(), "");
+                            return Some(Incoming::Breach(error));
                         }
                     }
-                    Err(error) => {
-                        if error == ProtocolError::TextNotUtf8 {
-                            self.error(ErrorCode::BadFrame, "text message is not UTF-8");
-                        }
-                        self.close(error.close_code(), "");
-                        return Some(Incoming::Breach(error));
-                    }
-                },
+                }
                 Phase::Streaming { .. } | Phase::Ending => *input = &mut [],
                 Phase::Asked | Phase::Opening => return None,
             }
@@ -179,7 +189,7 @@ impl Conn {
     pub fn open(&mut self, hello: &[u8]) {
         assert!(matches!(self.phase, Phase::Opening), "a connection opens once, after its 101");
         self.protocol_frame(hello);
-        self.phase = Phase::Open(Assembler::new(Role::Server, CLIENT_MESSAGE_BYTES_MAX));
+        self.phase = Phase::Open(None);
     }
 
     /// Answers the request with a whole HTTP response and ends the connection.
@@ -254,7 +264,7 @@ impl Conn {
     /// about to be closed, and what came before that counts.
     pub fn hear_out(&mut self) {
         if matches!(self.phase, Phase::Opening) {
-            self.phase = Phase::Open(Assembler::new(Role::Server, CLIENT_MESSAGE_BYTES_MAX));
+            self.phase = Phase::Open(None);
         }
     }
 
@@ -376,4 +386,9 @@ impl Conn {
             self.outbox = None;
         }
     }
+}
+
+/// For a peer that stands between two messages.
+fn assembler() -> Assembler {
+    Assembler::new(Role::Server, CLIENT_MESSAGE_BYTES_MAX)
 }

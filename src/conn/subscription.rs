@@ -10,10 +10,12 @@
 /// What a reader asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// Replay at most so many events, then tail (contract, "subscribe").
+    /// Replay at most so many events, then tail (contract, "subscribe"); no log read was granted yet.
+    New,
+    /// The same, once the first one was.
     Tail {
-        /// Last seq of the replay window, once the first log read was granted.
-        window_end: Option<u64>,
+        /// Last seq of the replay window.
+        window_end: u64,
     },
     /// Read up to this seq, then end: the history read over HTTP.
     History { until: u64 },
@@ -61,7 +63,7 @@ impl Subscription {
     /// A `from` beyond the tip needs no log: it is live at once, and waits for that seq to exist.
     pub fn tail(from: u64, tip: u64) -> Self {
         let mode = if from > tip { Mode::Live } else { Mode::Waiting };
-        Self { next: from, kind: Kind::Tail { window_end: None }, mode }
+        Self { next: from, kind: Kind::New, mode }
     }
 
     /// A read of the events from `from` on, at most `limit` of them, none beyond `tip`.
@@ -92,8 +94,10 @@ impl Subscription {
     pub fn begin_read(&mut self, tip: u64, replay_limit: u64) -> Option<Truncated> {
         assert!(self.mode == Mode::Waiting, "only who waits at the gate is let in");
         self.mode = Mode::Reading;
-        let Kind::Tail { window_end: window_end @ None } = &mut self.kind else { return None };
-        *window_end = Some(tip);
+        if self.kind != Kind::New {
+            return None;
+        }
+        self.kind = Kind::Tail { window_end: tip };
         let earliest = (tip + 1).saturating_sub(replay_limit);
         if self.next >= earliest {
             return None;
@@ -111,7 +115,7 @@ impl Subscription {
         let skipped = Truncated { requested: self.next, from: first };
         self.mode = if first > tip { Mode::Live } else { Mode::Waiting };
         match &mut self.kind {
-            Kind::Tail { window_end } => *window_end = None,
+            Kind::New | Kind::Tail { .. } => self.kind = Kind::New,
             Kind::History { until } => {
                 *until = tip.min(until.saturating_add(first - self.next));
                 if first > *until {
@@ -133,9 +137,9 @@ impl Subscription {
         self.next += count;
         self.mode = match self.kind {
             Kind::History { until } if self.next > until => Mode::Ended,
-            Kind::Tail { .. } if self.next > tip => Mode::Live,
-            Kind::Tail { window_end: Some(end) }
-                if self.next > end && tip + 1 - self.next > replay_limit =>
+            Kind::New | Kind::Tail { .. } if self.next > tip => Mode::Live,
+            Kind::Tail { window_end }
+                if self.next > window_end && tip + 1 - self.next > replay_limit =>
             {
                 return Err(Lagged);
             }
@@ -153,7 +157,7 @@ impl Subscription {
     /// How many events a read may still hand over.
     pub fn wanted(&self) -> u64 {
         match self.kind {
-            Kind::Tail { .. } => u64::MAX,
+            Kind::New | Kind::Tail { .. } => u64::MAX,
             Kind::History { until } => (until + 1).saturating_sub(self.next),
         }
     }

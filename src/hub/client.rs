@@ -3,7 +3,7 @@
 use crate::config::Token;
 use crate::conn::Conn;
 use crate::conn::slab::Tag;
-use crate::conn::subscription::{Subscription, Truncated};
+use crate::conn::subscription::{Mode, Subscription, Truncated};
 use crate::disk::Cursor;
 use crate::proto::time::Mono;
 
@@ -11,11 +11,11 @@ use crate::proto::time::Mono;
 pub(super) struct Client {
     pub(super) conn: Conn,
     /// Bytes the socket has given and the connection may not look at yet.
-    pub(super) backlog: Vec<u8>,
+    pub(super) backlog: Box<[u8]>,
     /// What it is for, once its head was understood.
     pub(super) purpose: Purpose,
     /// What it reads of the log.
-    pub(super) stream: Option<Box<Stream>>,
+    pub(super) stream: Option<Stream>,
     /// Which subscription `stream` is; grows with each.
     pub(super) generation: u32,
     /// A piece of the log is being read for it, whichever subscription asked.
@@ -52,20 +52,30 @@ pub(super) enum Purpose {
     /// `GET /agents/{id}`.
     Snapshot { agent: Tag },
     /// `GET /agents/{id}/events`.
-    Events {
-        agent: Tag,
-        from: u64,
-        limit: Option<u64>,
-        /// The client knows the chunked coding.
-        chunked: bool,
-        /// What it presented, as above.
-        token: Token,
-    },
+    Events(Box<History>),
+}
+
+/// A read of the log over HTTP.
+pub(super) struct History {
+    pub(super) agent: Tag,
+    pub(super) from: u64,
+    pub(super) limit: Option<u64>,
+    /// The client knows the chunked coding.
+    pub(super) chunked: bool,
+    /// What it presented, as above.
+    pub(super) token: Token,
 }
 
 /// A reader's place in the log, and how to get on from there.
 pub(super) struct Stream {
     pub(super) place: Subscription,
+    /// None of who is live, as most are.
+    replay: Option<Box<Replay>>,
+}
+
+/// What a reader that is not live yet is at.
+#[derive(Default)]
+pub(super) struct Replay {
     /// Where the next event stands, when a piece has been read.
     pub(super) cursor: Option<Cursor>,
     /// The last piece ended at the tip it knew, and the tip had moved on: the next piece is read by
@@ -74,26 +84,53 @@ pub(super) struct Stream {
     /// The tip the piece under way was asked with.
     pub(super) asked_tip: u64,
     /// What its reader is to be told before its first event.
-    pub(super) truncated: Option<Truncated>,
+    truncated: Option<Truncated>,
 }
 
 impl Stream {
     pub(super) fn new(place: Subscription) -> Self {
-        Self { place, cursor: None, chases: false, asked_tip: 0, truncated: None }
+        Self { place, replay: None }
+    }
+
+    pub(super) fn replay(&mut self) -> &mut Replay {
+        self.replay.get_or_insert_default()
+    }
+
+    /// Whether a piece has been read.
+    pub(super) fn has_begun(&self) -> bool {
+        self.replay.as_ref().is_some_and(|replay| replay.cursor.is_some())
     }
 
     /// Its beginning was moved, perhaps not for the first time.
     pub(super) fn moved(&mut self, moved: Truncated) {
-        let requested = self.truncated.map_or(moved.requested, |earlier| earlier.requested);
-        self.truncated = Some(Truncated { requested, ..moved });
+        let truncated = &mut self.replay().truncated;
+        let requested = truncated.map_or(moved.requested, |earlier| earlier.requested);
+        *truncated = Some(Truncated { requested, ..moved });
+    }
+
+    /// What its reader is to be told, once.
+    pub(super) fn take_truncated(&mut self) -> Option<Truncated> {
+        let truncated = self.replay.as_mut()?.truncated.take();
+        if self.place.mode() == Mode::Live {
+            self.end_replay();
+        }
+        truncated
+    }
+
+    /// It is live: from here on nothing is read for it.
+    pub(super) fn end_replay(&mut self) {
+        self.replay = None;
     }
 }
+
+// One stands for every connection, idle or not.
+const _: () = assert!(size_of::<Client>() <= 160);
 
 impl Client {
     pub(super) fn new(now: Mono) -> Self {
         Self {
             conn: Conn::default(),
-            backlog: Vec::new(),
+            backlog: Box::default(),
             purpose: Purpose::None,
             stream: None,
             generation: 0,
@@ -113,9 +150,17 @@ impl Client {
     pub(super) fn agent(&self) -> Option<Tag> {
         match self.purpose {
             Purpose::None => None,
-            Purpose::Socket { agent, .. }
-            | Purpose::Snapshot { agent }
-            | Purpose::Events { agent, .. } => Some(agent),
+            Purpose::Socket { agent, .. } | Purpose::Snapshot { agent } => Some(agent),
+            Purpose::Events(ref history) => Some(history.agent),
+        }
+    }
+
+    /// The token it came with, and whose that is.
+    pub(super) fn presented(&self) -> Option<(Tag, &Token)> {
+        match &self.purpose {
+            Purpose::None | Purpose::Snapshot { .. } => None,
+            Purpose::Socket { agent, token } => Some((*agent, token)),
+            Purpose::Events(history) => Some((history.agent, &history.token)),
         }
     }
 }

@@ -109,7 +109,7 @@ impl Hub {
         let listens = self.wants_read(tag);
         let stalled = self.clients.get(tag).is_some_and(|client| self.has_stalled(client));
         let Some(client) = self.clients.get_mut(tag) else { return false };
-        let in_use = client.conn.is_open() || matches!(client.purpose, Purpose::Events { .. });
+        let in_use = client.conn.is_open() || matches!(client.purpose, Purpose::Events(_));
         if !in_use {
             return false;
         }
@@ -135,10 +135,18 @@ impl Hub {
     }
 }
 
+/// Places that an empty queue keeps.
+const QUEUE_KEPT: usize = 64;
+
 /// The tag at the front, if its time has come.
 fn due(queue: &mut VecDeque<(Mono, Tag)>, now: Mono) -> Option<Tag> {
     match queue.front() {
         Some((when, _)) if *when <= now => queue.pop_front().map(|(_, tag)| tag),
-        _ => None,
+        Some(_) => None,
+        None => {
+            // After a storm of connections nobody waits for long in two of the three.
+            queue.shrink_to(QUEUE_KEPT);
+            None
+        }
     }
 }

@@ -261,7 +261,7 @@ impl Hub {
     /// enough for HTTP, and none for the socket protocol.
     pub fn answers_after_eof(&self, tag: Tag) -> bool {
         self.clients.get(tag).is_some_and(|client| {
-            matches!(client.purpose, Purpose::Snapshot { .. } | Purpose::Events { .. })
+            matches!(client.purpose, Purpose::Snapshot { .. } | Purpose::Events(_))
         })
     }
 
@@ -325,7 +325,7 @@ impl Hub {
                 Some(incoming) => self.incoming(tag, incoming),
                 None => {
                     if let Some(client) = self.clients.get_mut(tag) {
-                        client.backlog = bytes.to_vec();
+                        client.backlog = (&*bytes).into();
                     }
                     return;
                 }
@@ -402,7 +402,7 @@ impl Hub {
     fn detach(&mut self, tag: Tag, cause: &'static str) {
         let Some(client) = self.clients.get_mut(tag) else { return };
         client.stream = None;
-        client.backlog = Vec::new();
+        client.backlog = Box::default();
         let purpose = std::mem::replace(&mut client.purpose, Purpose::None);
         if let Purpose::Socket { agent, .. } = purpose
             && let Some(entry) = self.agents.get_mut(agent)

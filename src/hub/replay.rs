@@ -19,7 +19,7 @@ impl Hub {
         let Some(client) = self.clients.get_mut(tag) else { return };
         client.generation = client.generation.wrapping_add(1);
         client.conn.drop_events();
-        client.stream = Some(Box::new(Stream::new(Subscription::tail(from, tip))));
+        client.stream = Some(Stream::new(Subscription::tail(from, tip)));
         self.wait_at_gate(tag);
     }
 
@@ -56,19 +56,22 @@ impl Hub {
         if let Some(moved) = stream.place.begin_read(tip.seq, self.options.replay_limit) {
             stream.moved(moved);
         }
-        stream.asked_tip = tip.seq;
         client.reading = true;
+        let from = stream.place.next();
+        let events_max = u32::try_from(stream.place.wanted())
+            .map_or(PIECE_EVENTS_MAX, |wanted| wanted.min(PIECE_EVENTS_MAX));
+        let replay = stream.replay();
+        replay.asked_tip = tip.seq;
         let read = Box::new(Read {
             conn: tag,
             generation: client.generation,
             session: entry.session.clone(),
-            from: stream.place.next(),
-            cursor: stream.cursor,
+            from,
+            cursor: replay.cursor,
             tip,
-            events_max: u32::try_from(stream.place.wanted())
-                .map_or(PIECE_EVENTS_MAX, |wanted| wanted.min(PIECE_EVENTS_MAX)),
+            events_max,
         });
-        if stream.chases && entry.is_busy() {
+        if replay.chases && entry.is_busy() {
             self.post(agent, Input::Read(read));
         } else {
             self.orders.jobs.push(Job::Read(read));
@@ -94,7 +97,7 @@ impl Hub {
         if let Some(client) = self.clients.get_mut(tag) {
             client.reading = false;
             if client.generation == generation && mode(client) == Some(Mode::Reading) {
-                let begun = client.stream.as_ref().is_some_and(|stream| stream.cursor.is_some());
+                let begun = client.stream.as_ref().is_some_and(Stream::has_begun);
                 match outcome {
                     Ok(piece) => self.take_piece(tag, &piece),
                     Err(ReadError::Removed { first }) if !begun => self.skip(tag, first),
@@ -136,7 +139,7 @@ impl Hub {
     /// event says it.
     fn tell_truncated(&mut self, tag: Tag) {
         let Some(client) = self.clients.get_mut(tag) else { return };
-        let truncated = client.stream.as_mut().and_then(|stream| stream.truncated.take());
+        let truncated = client.stream.as_mut().and_then(Stream::take_truncated);
         if let (Some(Truncated { requested, from }), Purpose::Socket { .. }) =
             (truncated, &client.purpose)
         {
@@ -155,12 +158,15 @@ impl Hub {
             piece.count > 0 && piece.first == stream.place.next(),
             "a piece begins where asked"
         );
-        stream.cursor = Some(piece.next);
-        let next = piece.first + u64::from(piece.count);
-        stream.chases = next > stream.asked_tip;
+        let replay = stream.replay();
+        replay.cursor = Some(piece.next);
+        replay.chases = piece.first + u64::from(piece.count) > replay.asked_tip;
         let place = stream.place.end_read(u64::from(piece.count), tip, self.options.replay_limit);
         let mode = stream.place.mode();
-        if let Purpose::Events { .. } = client.purpose {
+        if mode == Mode::Live {
+            stream.end_replay();
+        }
+        if let Purpose::Events(_) = client.purpose {
             client.conn.stream(&piece.lines, mode == Mode::Ended);
             client.answered = mode == Mode::Ended;
         } else {
@@ -218,7 +224,7 @@ impl Hub {
             let note = Note::new(level, "log cannot be read").about(&entry.session);
             self.orders.notes.push(note.with("cause", why));
         }
-        if let Purpose::Events { .. } = client.purpose {
+        if let Purpose::Events(_) = client.purpose {
             client.conn.abandon_stream();
             self.ending(tag, "log cannot be read");
         } else {
@@ -229,9 +235,8 @@ impl Hub {
     /// What an agent's log holds is not known any more: nobody who reads it over HTTP can go on, and
     /// nobody who was to be answered will be.
     pub(super) fn lose_readers(&mut self, agent: Tag) {
-        let reads = |client: &Client| match client.purpose {
-            Purpose::Snapshot { agent: of } | Purpose::Events { agent: of, .. } => of == agent,
-            Purpose::None | Purpose::Socket { .. } => false,
+        let reads = |client: &Client| {
+            client.agent() == Some(agent) && !matches!(client.purpose, Purpose::Socket { .. })
         };
         let tags: Vec<Tag> =
             self.clients.iter().filter(|(_, client)| reads(client)).map(|(tag, _)| tag).collect();

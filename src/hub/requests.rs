@@ -1,7 +1,7 @@
 //! Requests: who asks, whether it may, and what becomes of the connection.
 
 use super::Hub;
-use super::client::{Purpose, Stream};
+use super::client::{History, Purpose, Stream};
 use super::entry::Log;
 use super::residents::main_model;
 use super::stop::Stage;
@@ -46,7 +46,8 @@ impl Hub {
             Route::Events { agent_id, from_seq, limit } => {
                 if let Some((agent, token)) = self.reader(tag, head, agent_id) {
                     let (from, chunked) = (from_seq, head.version() == Version::Http11);
-                    self.look_up(tag, Purpose::Events { agent, from, limit, chunked, token });
+                    let history = History { agent, from, limit, chunked, token };
+                    self.look_up(tag, Purpose::Events(Box::new(history)));
                 }
             }
         }
@@ -214,9 +215,10 @@ impl Hub {
             };
             return self.respond(tag, status, why);
         };
-        match client.purpose {
-            Purpose::Snapshot { agent } => self.post(agent, Input::Snapshot { conn: tag }),
-            Purpose::Events { from, limit, chunked, .. } => {
+        match &client.purpose {
+            &Purpose::Snapshot { agent } => self.post(agent, Input::Snapshot { conn: tag }),
+            Purpose::Events(history) => {
+                let History { from, limit, chunked, .. } = **history;
                 let place = Subscription::history(from, limit, tip.seq);
                 if place.mode() == Mode::Ended {
                     let mut response = Vec::new();
@@ -224,7 +226,7 @@ impl Hub {
                     return self.answer_with(tag, &response);
                 }
                 client.conn.begin_stream(JSON_LINES, chunked);
-                client.stream = Some(Box::new(Stream::new(place)));
+                client.stream = Some(Stream::new(place));
                 self.begin_heartbeat(tag);
                 self.wait_at_gate(tag);
                 self.touch(tag);
@@ -272,12 +274,11 @@ impl Hub {
         let revoked: Vec<Tag> = self
             .clients
             .iter()
-            .filter(|(_, client)| match &client.purpose {
-                Purpose::Socket { agent, token } | Purpose::Events { agent, token, .. } => self
-                    .agents
-                    .get(*agent)
-                    .is_some_and(|entry| !self.tokens.of(&entry.session).contains(token)),
-                _ => false,
+            .filter(|(_, client)| {
+                client.presented().is_some_and(|(agent, token)| {
+                    let entry = self.agents.get(agent);
+                    entry.is_some_and(|entry| !self.tokens.of(&entry.session).contains(token))
+                })
             })
             .map(|(tag, _)| tag)
             .collect();

@@ -90,9 +90,8 @@ impl Hub {
             if client.conn.is_ending() {
                 continue;
             }
-            let looked_up =
-                matches!(client.purpose, Purpose::Snapshot { .. } | Purpose::Events { .. })
-                    && client.stream.is_none();
+            let looked_up = matches!(client.purpose, Purpose::Snapshot { .. } | Purpose::Events(_))
+                && client.stream.is_none();
             if !client.conn.has_asked() || looked_up {
                 self.respond(tag, Status::ServiceUnavailable, "stopping");
                 continue;

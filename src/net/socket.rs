@@ -42,7 +42,7 @@ impl Socket {
 /// Sockets by the slot of their connection.
 #[derive(Default)]
 pub(super) struct Sockets {
-    slots: Vec<Option<Box<Socket>>>,
+    slots: Vec<Option<Socket>>,
     /// Those with something left to do this round, first come first served.
     ready: VecDeque<Tag>,
 }
@@ -53,18 +53,18 @@ impl Sockets {
         if self.slots.len() <= slot {
             self.slots.resize_with(slot + 1, || None);
         }
-        self.slots[slot] = Some(Box::new(socket));
+        self.slots[slot] = Some(socket);
     }
 
     pub(super) fn at(&mut self, slot: usize) -> Option<&mut Socket> {
-        self.slots.get_mut(slot)?.as_deref_mut()
+        self.slots.get_mut(slot)?.as_mut()
     }
 
     pub(super) fn get(&mut self, tag: Tag) -> Option<&mut Socket> {
         self.at(tag.slot as usize).filter(|socket| socket.tag == tag)
     }
 
-    pub(super) fn remove(&mut self, tag: Tag) -> Option<Box<Socket>> {
+    pub(super) fn remove(&mut self, tag: Tag) -> Option<Socket> {
         self.get(tag)?;
         self.slots[tag.slot as usize].take()
     }

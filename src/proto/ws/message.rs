@@ -60,9 +60,6 @@ pub struct Assembler {
     control: Vec<u8>,
 }
 
-// One stands in every connection, idle or not.
-const _: () = assert!(size_of::<Assembler>() <= 96);
-
 impl Assembler {
     /// An assembler for a new connection.
     ///
