@@ -1,5 +1,6 @@
 //! What is done to the server, and what is measured while it is.
 
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -12,6 +13,7 @@ pub(crate) type Figures = Vec<(&'static str, f64)>;
 
 /// How much of everything.
 pub(crate) struct Size {
+    pub(crate) binary: PathBuf,
     storm_agents: usize,
     storm_turns: u64,
     fanout_agents: usize,
@@ -22,24 +24,20 @@ pub(crate) struct Size {
 }
 
 impl Size {
-    pub(crate) const LONG: Self = Self {
-        storm_agents: 400,
-        storm_turns: 20,
-        fanout_agents: 500,
-        fanout_chunks: 200,
-        slow_pairs: 8,
-        wakes_agents: 200,
-        fairness_turns: 1000,
-    };
-    pub(crate) const SHORT: Self = Self {
-        storm_agents: 20,
-        storm_turns: 2,
-        fanout_agents: 20,
-        fanout_chunks: 20,
-        slow_pairs: 2,
-        wakes_agents: 5,
-        fairness_turns: 50,
-    };
+    /// Small sizes if `short`, for the server at `binary`.
+    pub(crate) fn new(short: bool, binary: PathBuf) -> Self {
+        let pick = |long, small| if short { small } else { long };
+        Self {
+            binary,
+            storm_agents: pick(400, 20),
+            storm_turns: if short { 2 } else { 20 },
+            fanout_agents: pick(500, 20),
+            fanout_chunks: pick(200, 20),
+            slow_pairs: pick(8, 2),
+            wakes_agents: pick(200, 5),
+            fairness_turns: pick(1000, 50),
+        }
+    }
 }
 
 /// Chunks of one model's answer in the storm.
@@ -54,7 +52,8 @@ const WAKES: usize = 40;
 
 /// All clients come back at once, as after a deploy, and replay everything.
 pub(crate) fn storm(size: &Size) -> Figures {
-    let server = Server::start(size.storm_agents, &[step(STORM_CHUNKS, 20, 0)], &json!({}));
+    let server =
+        Server::start(&size.binary, size.storm_agents, &[step(STORM_CHUNKS, 20, 0)], &json!({}));
     let mut peers = Peers::following(server.addr, size.storm_agents);
     for turn in 1..=size.storm_turns {
         peers.list.iter_mut().for_each(|peer| peer.wake("go"));
@@ -92,7 +91,7 @@ pub(crate) fn storm(size: &Size) -> Figures {
 /// Every agent streams to its client.
 pub(crate) fn fanout(size: &Size) -> Figures {
     let steps = [step(size.fanout_chunks, 20, 5)];
-    let server = Server::start(size.fanout_agents, &steps, &json!({}));
+    let server = Server::start(&size.binary, size.fanout_agents, &steps, &json!({}));
     let mut peers = Peers::following(server.addr, size.fanout_agents);
     let (cpu, start) = (server.cpu_us(), Instant::now());
     peers.list.iter_mut().for_each(|peer| peer.wake("go"));
@@ -116,7 +115,7 @@ pub(crate) fn slow(size: &Size) -> Figures {
         step["tool_calls"] = json!([{"id": "a", "name": "more", "args": {}}]);
     }
     steps.rotate_left(1);
-    let server = Server::start(2 * size.slow_pairs, &steps, &json!({}));
+    let server = Server::start(&size.binary, 2 * size.slow_pairs, &steps, &json!({}));
     let mut peers = Peers::following(server.addr, 2 * size.slow_pairs);
     let (mut cpu, mut took) = (Vec::new(), Vec::new());
     for beside in [false, true] {
@@ -162,8 +161,8 @@ pub(crate) fn slow(size: &Size) -> Figures {
 
 /// Bursts of waking texts: each comes into the log exactly once, and every turn ends.
 pub(crate) fn wakes(size: &Size) -> Figures {
-    let server =
-        Server::start(size.wakes_agents, &[step(2, 10, 0)], &json!({"log": {"sync": "always"}}));
+    let always = json!({"log": {"sync": "always"}});
+    let server = Server::start(&size.binary, size.wakes_agents, &[step(2, 10, 0)], &always);
     let mut peers = Peers::following(server.addr, size.wakes_agents);
     let (cpu, start) = (server.cpu_us(), Instant::now());
     let expected: Vec<String> = (0..WAKES).map(|number| format!("text-{number}")).collect();

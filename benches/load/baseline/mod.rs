@@ -1,0 +1,40 @@
+//! What ours is compared with, each a process of its own: this very program, started with a hidden
+//! argument.
+
+mod bare;
+mod tokio;
+
+use std::env;
+
+use crate::compare::Who;
+use crate::server::{Process, on_server_core};
+
+/// The argument that makes this program one of them.
+pub(crate) const ARGUMENT: &str = "--baseline";
+
+/// What a baseline sends right after its 101, as small as ours.
+const HELLO: &str = r#"{"type":"hello","agent_id":"agent-0","last_seq":0,"status":"idle"}"#;
+
+/// Starts one of them; the words say what it does.
+pub(crate) fn start(who: Who, words: &[&str]) -> Process {
+    let who = match who {
+        Who::Bare => "bare",
+        Who::Tokio => "tokio",
+        Who::Ours => panic!("ours is no baseline"),
+    };
+    let program = env::current_exe().unwrap();
+    Process::start(on_server_core(&program).args([ARGUMENT, who]).args(words))
+}
+
+/// Is the baseline that the words name, until it is killed.
+pub(crate) fn run(words: &[String]) {
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    match &words[..] {
+        // 101 and a small frame; what the client says then is answered with the lines of a file.
+        ["bare", "replay", file] => bare::replay(file),
+        // The same with so many frames from memory, flushed together or one by one.
+        ["tokio", "replay", frames] => tokio::replay(frames.parse().unwrap(), false),
+        ["tokio", "replay", frames, "each"] => tokio::replay(frames.parse().unwrap(), true),
+        other => panic!("{other:?} is no baseline"),
+    }
+}
