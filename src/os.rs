@@ -19,6 +19,8 @@ pub const SIGINT: u8 = 2;
 pub const SIGKILL: u8 = 9;
 /// `SIGTERM` on every Linux architecture.
 pub const SIGTERM: u8 = 15;
+/// Among the flags of `open`: it waits for nobody. The number is the same on x86, ARM, RISC-V and POWER.
+pub const O_NONBLOCK: i32 = 0o4000;
 
 /// The same on every architecture that Rust's Linux targets have, but for mips.
 const SIGXFSZ: c_int = 25;

@@ -321,6 +321,8 @@ impl Conn {
             return;
         }
         let outbox = self.outbox();
+        // A frame's head is shorter than the seal of its line.
+        outbox.reserve(lines.len());
         for wire in bodies(lines).skip(skip as usize) {
             outbox.push_event(&[&ws::text_header(wire.len() + 1), wire, b"}"], live);
         }

@@ -25,6 +25,7 @@ struct Frames {
 
 impl Frames {
     fn push(&mut self, parts: &[&[u8]]) {
+        self.bytes.reserve(parts.iter().map(|part| part.len()).sum());
         for part in parts {
             self.bytes.extend(*part);
         }
@@ -107,6 +108,11 @@ impl Outbox {
             self.live_frames += 1;
             self.live_bytes += parts.iter().map(|part| part.len()).sum::<usize>();
         }
+    }
+
+    /// Makes room for frames of so many bytes that are about to be queued.
+    pub fn reserve(&mut self, bytes: usize) {
+        self.events.bytes.reserve(bytes);
     }
 
     /// Queues a frame that goes out ahead of the session's stream.

@@ -20,7 +20,7 @@ use crate::limits::{BATCH_BYTES_MAX, BATCH_EVENTS_MAX};
 use crate::log::header::{Header, Prev};
 use crate::log::line::{self, Crc, Shape};
 use crate::log::state::State;
-use crate::proto::event::{NewEvent, write_envelope};
+use crate::proto::event::{NewEvent, write_envelope_at};
 use crate::proto::ident::SessionId;
 use crate::proto::time::Wall;
 
@@ -95,7 +95,7 @@ impl SessionLog {
         events: &[NewEvent],
         at: Wall,
     ) -> Result<Vec<u8>, AppendError> {
-        let mut lines = Vec::new();
+        let mut lines = Vec::with_capacity(events.len().min(BATCH_EVENTS_MAX) * LINE_BYTES);
         let mut appended = 0;
         while appended < events.len() {
             let start = lines.len();
@@ -134,11 +134,12 @@ impl SessionLog {
     ) -> Result<usize, Stop> {
         let ack = if store.syncs_always() { self.end.next } else { 0 };
         let start = lines.len();
+        let at = at.to_text();
         let mut count = 0;
         for event in events.iter().take(BATCH_EVENTS_MAX) {
             let begins = lines.len();
             let seq = self.end.next + count as u64;
-            write_envelope(lines, event.id, self.shape.session(), seq, at, &event.body);
+            write_envelope_at(lines, event.id, self.shape.session(), seq, &at, &event.body);
             line::seal(lines, begins, ack);
             if count > 0 && lines.len() - start > BATCH_BYTES_MAX {
                 lines.truncate(begins);
@@ -156,20 +157,19 @@ impl SessionLog {
         if store.syncs_always() {
             self.sync(store)?;
         }
-        self.took(part, count as u64, ack);
         store.stats().events.fetch_add(count as u64, Ordering::Relaxed);
         store.stats().bytes.fetch_add(part.len() as u64, Ordering::Relaxed);
+        self.took(&events[..count], ack);
         Ok(count)
     }
 
     /// Takes note of what has been stored.
-    fn took(&mut self, part: &[u8], count: u64, ack: u64) {
-        for body in line::bodies(part) {
-            let event = self.shape.event(body).expect("the line was just written by this shape");
-            self.state.apply(event.seq, event.kind, event.payload);
+    fn took(&mut self, events: &[NewEvent], ack: u64) {
+        for event in events {
+            self.state.apply_body(self.end.next, &event.body);
             self.mailbox.spend(event.id);
+            self.end.next += 1;
         }
-        self.end.next += count;
         self.end.attested = self.end.attested.max(ack);
         self.tip = Tip { seq: self.end.next - 1, base: self.end.base, bytes: self.end.bytes };
     }
@@ -199,7 +199,7 @@ impl SessionLog {
     /// sync fails, the store is latched and nothing is written again.
     fn write(&mut self, store: &Store, lines: &[u8]) -> Result<(), Stop> {
         let file = self.file.as_deref().expect("`ready` opened it");
-        store.write_at_end(file, &self.path(store), lines, self.end.bytes)?;
+        store.write_at_end(file, || self.path(store), lines, self.end.bytes)?;
         self.end.bytes += lines.len() as u64;
         self.end.crc = line::crc_of_last(lines).expect("every line ends in its checksum");
         Ok(())
@@ -231,6 +231,9 @@ impl SessionLog {
         store.files().segment(self.shape.session(), self.end.base)
     }
 }
+
+/// What a line with a little text takes, about.
+const LINE_BYTES: usize = 256;
 
 /// Makes a segment that holds its header and no event.
 pub(super) fn begin_segment(

@@ -95,7 +95,7 @@ impl SessionLog {
             let file = store.open_file(&path, Open::Write)?;
             self.inbox_clean(store, &*file)?;
             self.inbox_settle(store, &*file)?;
-            store.write_at_end(&*file, &path, &lines, self.mailbox.bytes)?;
+            store.write_at_end(&*file, || path.clone(), &lines, self.mailbox.bytes)?;
             if store.syncs_always() {
                 store.sync_data(&*file, &path)?;
             }

@@ -9,6 +9,7 @@ use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::Path;
 
 use super::api::{Disk, DiskFile, Open};
+use crate::os;
 
 /// The file system of the machine.
 #[derive(Clone, Copy, Debug, Default)]
@@ -16,18 +17,19 @@ pub struct RealDisk;
 
 impl Disk for RealDisk {
     fn open(&self, path: &Path, how: Open) -> io::Result<Box<dyn DiskFile>> {
-        // Opening a pipe would wait for its other end.
-        if how != Open::New && !fs::metadata(path)?.is_file() {
-            return Err(io::Error::other("it is not a regular file"));
-        }
         let mut options = fs::OpenOptions::new();
-        options.read(true).mode(FILE_MODE);
+        // Opening a pipe would wait for its other end.
+        options.read(true).mode(FILE_MODE).custom_flags(os::O_NONBLOCK);
         match how {
             Open::Read => &mut options,
             Open::Write => options.write(true),
             Open::New => options.write(true).create_new(true),
         };
-        Ok(Box::new(options.open(path)?))
+        let file = options.open(path)?;
+        if !file.metadata()?.is_file() {
+            return Err(io::Error::other("it is not a regular file"));
+        }
+        Ok(Box::new(file))
     }
 
     fn create_dir(&self, path: &Path) -> io::Result<bool> {

@@ -139,7 +139,8 @@ impl Store {
         &self.options
     }
 
-    pub(super) fn syncs_always(&self) -> bool {
+    /// Whether events are on stable storage before they are published.
+    pub fn syncs_always(&self) -> bool {
         self.options.sync == SyncMode::Always
     }
 
@@ -193,15 +194,16 @@ impl Store {
     pub(super) fn write_at_end(
         &self,
         file: &dyn DiskFile,
-        path: &Path,
+        path: impl FnOnce() -> PathBuf,
         bytes: &[u8],
         end: u64,
     ) -> Result<(), Stop> {
         let Err(error) = write_all_at(file, bytes, end) else { return Ok(()) };
-        let stop = self.failed("writing", path, &error);
+        let path = path();
+        let stop = self.failed("writing", &path, &error);
         if matches!(stop, Stop::NoSpace) {
-            file.set_len(end).map_err(|error| self.latch("cutting", path, &error))?;
-            self.sync_all(file, path)?;
+            file.set_len(end).map_err(|error| self.latch("cutting", &path, &error))?;
+            self.sync_all(file, &path)?;
         }
         Err(stop)
     }

@@ -4,7 +4,7 @@
 //! Written by hand around raw payload bytes, in the exact key order. Session events carry the key
 //! `seq`, protocol frames never do. Nothing here knows WebSocket frames or the seal of a log line.
 
-use super::append;
+use super::{append, append_number};
 
 use crate::proto::ident::{EventId, SessionId};
 use crate::proto::json::write_string;
@@ -29,11 +29,29 @@ pub fn write_envelope(
     at: Wall,
     body: &Body,
 ) {
+    write_envelope_at(out, id, session, seq, &at.to_text(), body);
+}
+
+/// The same with the time as text, which is one for many events.
+pub fn write_envelope_at(
+    out: &mut Vec<u8>,
+    id: EventId,
+    session: &SessionId,
+    seq: u64,
+    at: &[u8; Wall::TEXT_LEN],
+    body: &Body,
+) {
     out.extend_from_slice(b"{\"id\":\"");
     id.write(out);
-    append(out, format_args!("\",\"session_id\":\"{session}\",\"seq\":{seq},\"at\":\""));
-    at.write(out);
-    append(out, format_args!("\",\"type\":\"{}\",\"payload\":", body.kind()));
+    out.extend_from_slice(b"\",\"session_id\":\"");
+    out.extend_from_slice(session.as_str().as_bytes());
+    out.extend_from_slice(b"\",\"seq\":");
+    append_number(out, seq);
+    out.extend_from_slice(b",\"at\":\"");
+    out.extend_from_slice(at);
+    out.extend_from_slice(b"\",\"type\":\"");
+    out.extend_from_slice(body.kind().as_bytes());
+    out.extend_from_slice(b"\",\"payload\":");
     body.write_payload(out);
     out.push(b'}');
 }

@@ -3,7 +3,7 @@
 //! Knows JSON's punctuation and nothing of what a payload means. Invariant: every string goes
 //! through [`write_string`], every raw text was made single-line where it entered.
 
-use crate::proto::append;
+use crate::proto::append_number;
 
 use super::{Body, Call, Content, Part, Usage};
 use crate::proto::json::write_string;
@@ -98,7 +98,7 @@ impl Object<'_> {
 
     fn number(&mut self, key: &str, value: u64) {
         self.key(key);
-        append(self.out, format_args!("{value}"));
+        append_number(self.out, value);
     }
 
     fn optional(&mut self, key: &str, value: Option<&String>) {
