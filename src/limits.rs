@@ -144,6 +144,8 @@ pub const DESCRIPTORS_RESERVED: usize = 32;
 pub const OPEN_FILES_MAX: usize = 4096;
 /// Workers when the configuration names no number, on a machine of few cores.
 pub const WORKERS_DEFAULT_MIN: usize = 4;
+/// Answers of short jobs that a worker announces together while more jobs wait.
+pub const ANSWERS_UNHEARD_MAX: usize = 32;
 /// A handshake must be complete after this long.
 pub const HANDSHAKE_S: u64 = 10;
 /// A close must be answered after this long.

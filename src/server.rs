@@ -255,7 +255,7 @@ impl Builder {
         notes.extend(unread);
         let hub = Hub::new(options, settings, tokens, config.roles.clone(), meter);
         if config.resume_on_start {
-            pool.submit(recover_all(&config.data_dir, inbound.clone()));
+            pool.submit([recover_all(&config.data_dir, inbound.clone())]);
         }
         let chores = Box::new(ConfigFiles::new(config, files, read_config));
         let journal = Journal::start(sink).map_err(StartError::System)?;

@@ -237,7 +237,7 @@ impl Reactor {
             for &byte in &bytes[..n] {
                 let reload = if byte == os::SIGHUP { self.chores.reload() } else { None };
                 match reload {
-                    Some(job) => self.pool.submit(job),
+                    Some(job) => self.pool.submit([job]),
                     // With nothing to read anew, SIGHUP says that the terminal is gone.
                     None => self.stop(),
                 }
@@ -289,7 +289,7 @@ impl Reactor {
             Control::Recover { session } => self.hub.recover(&session),
             Control::ReadConfig => {
                 if let Some(job) = self.chores.reload() {
-                    self.pool.submit(job);
+                    self.pool.submit([job]);
                 }
             }
         }
@@ -305,7 +305,7 @@ impl Reactor {
             self.next_second = now.add_s(1);
             self.resting = false;
             if let Some(job) = self.chores.every_second() {
-                self.pool.submit(job);
+                self.pool.submit([job]);
             }
         }
         self.obey();
@@ -318,8 +318,8 @@ impl Reactor {
             for note in orders.notes {
                 self.journal.note(note);
             }
-            for job in orders.jobs {
-                self.pool.submit(job);
+            if !orders.jobs.is_empty() {
+                self.pool.submit(orders.jobs);
             }
             for (agent, command) in orders.upstream {
                 let now = self.now();
@@ -342,7 +342,7 @@ impl Reactor {
             }
             for tag in orders.touched {
                 self.write(tag);
-                self.sockets.list(tag);
+                self.finish(tag);
             }
         }
     }

@@ -9,7 +9,7 @@ use super::agent::Agent;
 use super::note::{Level, Note};
 use super::run::Run;
 use super::settings::Settings;
-use super::{Done, Home, Read, Unopened, Worker};
+use super::{Answers, Done, Home, Read, Unopened, Worker};
 use crate::agent::{ConnTag, InboxText, Machine, Reply};
 use crate::conn::slab::Tag;
 use crate::disk::{OpenError, Opened, SessionLog, Store};
@@ -115,36 +115,36 @@ impl Advance {
 }
 
 impl Worker {
-    pub(super) fn advance(&mut self, mut job: Advance, send: &mut dyn FnMut(Done)) {
+    pub(super) fn advance(&mut self, mut job: Advance, answers: &mut dyn Answers) {
         let agent = job.agent;
         let body = match job.body.take() {
             Some(body) => Ok(body),
-            None => self.open(&mut job, send),
+            None => self.open(&mut job, answers),
         };
         let home = match body {
             Ok(body) => {
                 let inputs = std::mem::take(&mut job.inputs);
-                let run = Run::new(&job, body, self, send);
+                let run = Run::new(&job, body, self, answers);
                 run.run(inputs)
             }
             Err(why) => {
-                send(Done::Opened { agent, outcome: Err(why.clone()) });
-                self.refuse(&job, &why, send);
+                answers.send(Done::Opened { agent, outcome: Err(why.clone()) });
+                self.refuse(&job, &why, answers);
                 Home { agent, body: None, wake_at: None, again: false }
             }
         };
         // Whichever call ran into it, here or in another job.
         if let Some(reason) = self.store.latched() {
-            send(Done::Latched { reason });
+            answers.send(Done::Latched { reason });
         }
-        send(Done::Home(home));
+        answers.send(Done::Home(home));
     }
 
     /// Opens the log and rebuilds from it what the agent is.
     fn open(
         &mut self,
         job: &mut Advance,
-        send: &mut dyn FnMut(Done),
+        answers: &mut dyn Answers,
     ) -> Result<Box<Agent>, Unopened> {
         let Self { store, clock, random, .. } = self;
         let create = job.create.then(|| (random.next_id(), clock()));
@@ -178,9 +178,9 @@ impl Worker {
         let mut machine = Machine::load(&job.session, &state, open_turn, inbox);
         machine.remember(job.last_error.take());
         if !notes.is_empty() {
-            send(Done::Notes(notes));
+            answers.send(Done::Notes(notes));
         }
-        send(Done::Opened { agent: job.agent, outcome: Ok(log.tip()) });
+        answers.send(Done::Opened { agent: job.agent, outcome: Ok(log.tip()) });
         Ok(Box::new(Agent {
             machine,
             log,
@@ -192,7 +192,7 @@ impl Worker {
     }
 
     /// Answers the inputs of an agent whose log cannot be appended to.
-    fn refuse(&self, job: &Advance, why: &Unopened, send: &mut dyn FnMut(Done)) {
+    fn refuse(&self, job: &Advance, why: &Unopened, answers: &mut dyn Answers) {
         let message = match why {
             Unopened::Missing => "no such session".to_owned(),
             Unopened::Damaged { place, .. } => format!("the log is damaged: {place}"),
@@ -207,14 +207,14 @@ impl Worker {
                     replies.push(Reply { to: *to, code: ErrorCode::Internal, message });
                 }
                 Input::Snapshot { conn } => {
-                    send(Done::Snapshot { conn: *conn, agent: job.agent, snapshot: None });
+                    answers.send(Done::Snapshot { conn: *conn, agent: job.agent, snapshot: None });
                 }
-                Input::Read(read) => send(read.run(&self.store, read.tip)),
+                Input::Read(read) => answers.send(read.run(&self.store, read.tip)),
                 _ => {}
             }
         }
         if !replies.is_empty() {
-            send(Done::Replies(replies));
+            answers.send(Done::Replies(replies));
         }
     }
 }

@@ -53,7 +53,7 @@ impl Run<'_> {
                 }
                 Action::Note(note) => {
                     let note = call_note(note, &asking.model.provider).about(&self.job.session);
-                    (self.send)(Done::Notes(vec![note]));
+                    self.answers.send(Done::Notes(vec![note]));
                 }
                 Action::Disconnect => {
                     self.deaf = true;
@@ -80,7 +80,7 @@ impl Run<'_> {
                 .about(&self.job.session)
                 .with("provider", &asking.model.provider)
                 .with("cause", reason);
-            (self.send)(Done::Notes(vec![note]));
+            self.answers.send(Done::Notes(vec![note]));
             // It keeps the place it has with its provider.
             self.start(ask, step, asking.model, Some(before));
         } else {

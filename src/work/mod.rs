@@ -13,6 +13,7 @@ pub mod names;
 pub mod note;
 pub mod pool;
 pub mod process;
+mod queues;
 mod run;
 pub mod settings;
 pub mod tools;
@@ -22,7 +23,7 @@ use crate::agent::{Reply, Snapshot};
 use crate::config::{Config, Tokens};
 use crate::conn::slab::Tag;
 use crate::disk::{Cursor, DiskFile, Piece, ReadError, Retention, Store, Swept, Tip};
-use crate::limits::PIECE_BYTES_MAX;
+use crate::limits::{ANSWERS_UNHEARD_MAX, PIECE_BYTES_MAX};
 use crate::model::{RequestBytes, Target};
 use crate::proto::ident::{EventId, SessionId};
 use crate::proto::payload::Outcome;
@@ -292,6 +293,11 @@ impl Job {
         }
     }
 
+    /// Whether it is done in some microseconds, if nothing of it waits for the disk.
+    fn is_short(&self) -> bool {
+        matches!(self, Self::Advance(job) if job.body.is_some() && !job.settings.embeds_code)
+    }
+
     /// What to answer when the job dies of a panic before it has said anything.
     pub fn on_panic(&self) -> Done {
         match self {
@@ -302,6 +308,42 @@ impl Job {
                 Done::Panicked { agent: None, readers: Vec::new() }
             }
         }
+    }
+}
+
+/// Who hears what a worker has to say.
+pub trait Answers {
+    /// Takes one answer.
+    fn send(&mut self, done: Done);
+
+    /// What was sent is not to wait until the job has ended.
+    fn hurry(&mut self) {}
+}
+
+impl<F: FnMut(Done)> Answers for F {
+    fn send(&mut self, done: Done) {
+        self(done);
+    }
+}
+
+/// Passes answers on, and takes note of what is left to be said if the job dies.
+struct Watched<'a> {
+    answers: &'a mut dyn Answers,
+    on_panic: Done,
+}
+
+impl Answers for Watched<'_> {
+    fn send(&mut self, done: Done) {
+        if let (Done::Panicked { readers, .. }, Done::Piece { conn, .. }) =
+            (&mut self.on_panic, &done)
+        {
+            readers.retain(|reader| reader != conn);
+        }
+        self.answers.send(done);
+    }
+
+    fn hurry(&mut self) {
+        self.answers.hurry();
     }
 }
 
@@ -361,43 +403,40 @@ impl Worker {
         Self { store, launcher, clock, random, meter }
     }
 
+    /// How many answers may wait when a job has ended for those of the next to be announced together.
+    fn patience(&self, job: &Job) -> usize {
+        if job.is_short() && !self.store.syncs_always() { ANSWERS_UNHEARD_MAX } else { 0 }
+    }
+
     /// Runs one job to its end, and says what becomes of it if it dies of a panic. Who reads a log
     /// through it is answered once: a place at the gate that was given back is somebody else's.
     ///
     /// # Errors
     /// What it panicked with.
-    pub fn run_caught(&mut self, job: Job, send: &mut dyn FnMut(Done)) -> thread::Result<()> {
-        let mut on_panic = job.on_panic();
+    pub fn run_caught(&mut self, job: Job, answers: &mut dyn Answers) -> thread::Result<()> {
+        let mut watched = Watched { answers, on_panic: job.on_panic() };
         // Unwind safe: what the job held is dropped with it, and the worker keeps nothing of it.
-        let ran = catch_unwind(AssertUnwindSafe(|| {
-            self.run(job, &mut |done| {
-                if let (Done::Panicked { readers, .. }, Done::Piece { conn, .. }) =
-                    (&mut on_panic, &done)
-                {
-                    readers.retain(|reader| reader != conn);
-                }
-                send(done);
-            });
-        }));
+        let ran = catch_unwind(AssertUnwindSafe(|| self.run(job, &mut watched)));
+        let Watched { answers, on_panic } = watched;
         if ran.is_err() {
-            send(on_panic);
+            answers.send(on_panic);
         }
         ran
     }
 
     /// Runs one job to its end. Answers go up as soon as they stand, in order.
-    pub fn run(&mut self, job: Job, send: &mut dyn FnMut(Done)) {
+    pub fn run(&mut self, job: Job, answers: &mut dyn Answers) {
         match job {
-            Job::Advance(job) => self.advance(*job, send),
-            Job::Read(read) => send(read.run(&self.store, read.tip)),
-            Job::Tool(job) => send(job.run()),
+            Job::Advance(job) => self.advance(*job, answers),
+            Job::Read(read) => answers.send(read.run(&self.store, read.tip)),
+            Job::Tool(job) => answers.send(job.run()),
             Job::Close(files) => drop(files),
             Job::Sweep { after, retention } => {
                 let swept = self.store.sweep(after.as_ref(), &retention, (self.clock)());
                 // The next look tells more; this round is over.
-                send(Done::Swept(swept.unwrap_or_default()));
+                answers.send(Done::Swept(swept.unwrap_or_default()));
             }
-            Job::Chore(chore) => chore().into_iter().for_each(send),
+            Job::Chore(chore) => chore().into_iter().for_each(|done| answers.send(done)),
         }
     }
 }

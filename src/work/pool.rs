@@ -7,7 +7,8 @@
 //!
 //! Invariant: a panic ends the job it happened in, never the worker.
 
-use super::{Class, Done, Job, Worker};
+use super::queues::Queues;
+use super::{Answers, Class, Done, Job, Worker};
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use std::io;
 use std::sync::Arc;
@@ -55,11 +56,20 @@ impl Inbound {
         (Self { sender, bell: Doorbell::new(wake) }, receiver)
     }
 
-    /// Sends `done` up. After the reactor has ended, it is dropped: nobody is left to hear it.
+    /// Sends `done` up.
     pub fn send(&self, done: Done) {
-        if self.sender.send(done).is_ok() {
-            self.bell.ring();
-        }
+        self.put(done);
+        self.ring();
+    }
+
+    /// Puts `done` where the reactor finds it when it is next woken. After the reactor has ended, it is
+    /// dropped: nobody is left to hear it.
+    fn put(&self, done: Done) {
+        drop(self.sender.send(done));
+    }
+
+    fn ring(&self) {
+        self.bell.ring();
     }
 
     /// See [`Doorbell::heard`].
@@ -70,68 +80,87 @@ impl Inbound {
 
 /// The pool. Dropping it lets every worker finish the job it is at; nobody waits for them.
 pub struct Pool {
-    reads: Sender<Job>,
-    others: Sender<Job>,
-    foreign: Sender<Job>,
+    queues: Arc<Queues>,
 }
 
 impl Pool {
     /// Starts `count` workers, at least two.
     pub fn start(count: usize, inbound: &Inbound, worker: impl Fn() -> Worker) -> io::Result<Self> {
-        let (reads, reads_taken) = unbounded();
-        let (others, others_taken) = unbounded();
-        let (foreign, foreign_taken) = unbounded();
+        // Dropped where a thread cannot be started: those that were end.
+        let pool = Self { queues: Arc::default() };
         let count = count.max(2);
         for number in 0..count {
-            let (inbound, worker) = (inbound.clone(), worker());
-            let reads = reads_taken.clone();
-            let others = (number > 0).then(|| others_taken.clone());
-            let foreign = (number > 1 || count == 2 && number > 0).then(|| foreign_taken.clone());
-            let queues = Queues { reads, others, foreign };
+            let last = match number {
+                0 => Class::Read,
+                1 if count > 2 => Class::Other,
+                _ => Class::Foreign,
+            };
+            let (queues, inbound, worker) = (Arc::clone(&pool.queues), inbound.clone(), worker());
             thread::Builder::new()
                 .name(format!("worker-{number}"))
-                .spawn(move || work(&queues, worker, &inbound))?;
+                .spawn(move || work(&queues, last as usize, worker, &inbound))?;
         }
-        Ok(Self { reads, others, foreign })
+        Ok(pool)
     }
 
-    /// Queues a job behind the others of its class.
-    pub fn submit(&self, job: Job) {
-        let queue = match job.class() {
-            Class::Read => &self.reads,
-            Class::Other => &self.others,
-            Class::Foreign => &self.foreign,
-        };
-        queue.send(job).expect("workers live as long as the pool, so the queue has a taker");
+    /// Queues jobs, each behind the others of its class.
+    pub fn submit(&self, jobs: impl IntoIterator<Item = Job>) {
+        self.queues.put(jobs);
     }
 
     /// Jobs that wait for a worker.
     pub fn depth(&self) -> usize {
-        self.reads.len() + self.others.len() + self.foreign.len()
+        self.queues.depth()
     }
 }
 
-/// The queues one worker takes from.
-struct Queues {
-    reads: Receiver<Job>,
-    others: Option<Receiver<Job>>,
-    foreign: Option<Receiver<Job>>,
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.queues.close();
+    }
 }
 
-fn work(queues: &Queues, mut worker: Worker, up: &Inbound) {
-    let never = crossbeam_channel::never();
-    let reads = &queues.reads;
-    let others = queues.others.as_ref().unwrap_or(&never);
-    let foreign = queues.foreign.as_ref().unwrap_or(&never);
+fn work(queues: &Queues, rank: usize, mut worker: Worker, up: &Inbound) {
+    let mut voice = Voice { up, unheard: 0 };
     loop {
-        let taken = crossbeam_channel::select! {
-            recv(reads) -> job => job,
-            recv(others) -> job => job,
-            recv(foreign) -> job => job,
-        };
-        let Ok(job) = taken else { return };
+        let taken = queues.take(rank, false).or_else(|| {
+            voice.hurry();
+            queues.take(rank, true)
+        });
+        let Some(job) = taken else { return };
+        let patience = worker.patience(&job);
+        voice.ring_beyond(patience);
         // The panic has been told of on standard error, and what it cost is on its way up.
-        worker.run_caught(job, &mut |done| up.send(done)).ok();
+        worker.run_caught(job, &mut voice).ok();
+        voice.ring_beyond(patience);
+    }
+}
+
+/// One worker's answers. Those of short jobs are announced together while more work waits: whoever wakes
+/// the reactor for each makes it come round for each.
+struct Voice<'a> {
+    up: &'a Inbound,
+    /// Answers that were not announced.
+    unheard: usize,
+}
+
+impl Voice<'_> {
+    fn ring_beyond(&mut self, patience: usize) {
+        if self.unheard > patience {
+            self.unheard = 0;
+            self.up.ring();
+        }
+    }
+}
+
+impl Answers for Voice<'_> {
+    fn send(&mut self, done: Done) {
+        self.unheard += 1;
+        self.up.put(done);
+    }
+
+    fn hurry(&mut self) {
+        self.ring_beyond(0);
     }
 }
 

@@ -10,7 +10,7 @@ use super::launcher::Launcher;
 use super::meter::{Counter, Meter, ProviderMeter};
 use super::note::{Level, Note};
 use super::settings::Settings;
-use super::{Done, Home, Published, Random, Upstream, Worker};
+use super::{Answers, Done, Home, Published, Random, Upstream, Worker};
 use crate::agent::{
     ConnTag, Context, Effect, Input as Turn, ModelEvent, Note as TurnNote, Output, Reply, Status,
 };
@@ -34,7 +34,7 @@ pub(super) struct Run<'a> {
     pub(super) random: &'a mut Random,
     pub(super) clock: fn() -> Wall,
     pub(super) meter: &'a Meter,
-    pub(super) send: &'a mut dyn FnMut(Done),
+    pub(super) answers: &'a mut dyn Answers,
     /// It came with a batch that the disk had not taken.
     held: bool,
     out: Output,
@@ -53,7 +53,7 @@ impl<'a> Run<'a> {
         job: &'a Advance,
         mut body: Box<Agent>,
         worker: &'a mut Worker,
-        send: &'a mut dyn FnMut(Done),
+        answers: &'a mut dyn Answers,
     ) -> Self {
         let held = body.held.take();
         Self {
@@ -64,7 +64,7 @@ impl<'a> Run<'a> {
             random: &mut worker.random,
             clock: worker.clock,
             meter: &worker.meter,
-            send,
+            answers,
             held: held.is_some(),
             out: held.map(|held| *held).unwrap_or_default(),
             out_bytes: 0,
@@ -125,11 +125,11 @@ impl<'a> Run<'a> {
             }
             Input::Read(read) => {
                 let tip = self.body.log.tip();
-                (self.send)(read.run(self.store, tip));
+                self.answers.send(read.run(self.store, tip));
             }
             Input::Snapshot { conn } => {
                 let snapshot = Some(Box::new(self.body.machine.snapshot(&self.job.settings.rules)));
-                (self.send)(Done::Snapshot { conn, agent: self.job.agent, snapshot });
+                self.answers.send(Done::Snapshot { conn, agent: self.job.agent, snapshot });
             }
             Input::Retry | Input::Rest | Input::Trim => {}
         }
@@ -161,7 +161,7 @@ impl<'a> Run<'a> {
 
     /// Tells a connection, or the operator where a frame has none, that it was not accepted.
     fn refuse(&mut self, from: Option<ConnTag>) {
-        (self.send)(match from {
+        self.answers.send(match from {
             Some(to) => {
                 let message = "storage full".to_owned();
                 Done::Replies(vec![Reply { to, code: ErrorCode::Internal, message }])
@@ -207,7 +207,7 @@ impl<'a> Run<'a> {
     }
 
     pub(super) fn upstream(&mut self, command: Upstream) {
-        (self.send)(Done::Upstream { agent: self.job.agent, command });
+        self.answers.send(Done::Upstream { agent: self.job.agent, command });
     }
 
     fn stop_asking(&mut self, ask: u64) {
@@ -254,7 +254,11 @@ impl<'a> Run<'a> {
         if !self.out.notes.is_empty() {
             let notes = std::mem::take(&mut self.out.notes);
             let notes = notes.into_iter().map(|note| self.note(note)).collect();
-            (self.send)(Done::Notes(notes));
+            self.answers.send(Done::Notes(notes));
+        }
+        if !self.out.effects.is_empty() {
+            // A client hears of its turn before the model is asked.
+            self.answers.hurry();
         }
         let effects = std::mem::take(&mut self.out.effects);
         let stopped = |effect: &Effect| match effect {
@@ -278,7 +282,7 @@ impl<'a> Run<'a> {
     fn reply(&mut self) {
         if !self.out.replies.is_empty() {
             let replies = std::mem::take(&mut self.out.replies);
-            (self.send)(Done::Replies(replies));
+            self.answers.send(Done::Replies(replies));
         }
     }
 
@@ -290,6 +294,10 @@ impl<'a> Run<'a> {
         }
         if self.out.events.is_empty() {
             return true;
+        }
+        if self.batches > 0 {
+            // What is published waits for no write and no sync of what follows.
+            self.answers.hurry();
         }
         let first = self.body.log.tip().seq + 1;
         let (lines, whole) = match self.body.log.append(self.store, &self.out.events, at) {
@@ -311,7 +319,7 @@ impl<'a> Run<'a> {
             self.meter.append.observe(stored.0 - at.0);
             let count = tip.seq + 1 - first;
             let agent = self.job.agent;
-            (self.send)(Done::Events(Published { agent, lines, first, count, tip, stored }));
+            self.answers.send(Done::Events(Published { agent, lines, first, count, tip, stored }));
         }
         whole
     }
@@ -365,7 +373,7 @@ impl<'a> Run<'a> {
             }
             Err(error) => Note::new(Level::Warn, "old segments not removed").with("cause", error),
         };
-        (self.send)(Done::Notes(vec![note.about(&self.job.session)]));
+        self.answers.send(Done::Notes(vec![note.about(&self.job.session)]));
     }
 
     /// Leaves the log as a clean stop leaves it: its last batch attested, no descriptor held.

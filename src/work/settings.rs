@@ -15,6 +15,8 @@ pub struct Settings {
     pub rules: Rules,
     /// What the embedding program has to say about turns.
     pub hooks: Arc<dyn Hooks>,
+    /// An agent's job may run code of the embedding program, which takes as long as it likes.
+    pub embeds_code: bool,
     /// The providers, by name.
     pub providers: BTreeMap<String, Provider>,
     /// The tools.
@@ -52,7 +54,7 @@ impl Settings {
     /// The same, with these hooks.
     #[must_use]
     pub fn with_hooks(self, hooks: Arc<dyn Hooks>) -> Self {
-        Self { hooks, ..self }
+        Self { hooks, embeds_code: true, ..self }
     }
 
     /// What a configuration that was read anew says. Providers stay: what was learned about them,
@@ -60,7 +62,8 @@ impl Settings {
     #[must_use]
     pub fn reloaded(&self, config: &Config) -> Self {
         let tools = self.tools.reloaded(&config.tools);
-        Self::with(config, self.providers.clone(), tools, Arc::clone(&self.hooks))
+        let anew = Self::with(config, self.providers.clone(), tools, Arc::clone(&self.hooks));
+        Self { embeds_code: self.embeds_code, ..anew }
     }
 
     fn with(
@@ -80,6 +83,7 @@ impl Settings {
                 tools: tools.traits(),
             },
             hooks,
+            embeds_code: providers.values().any(|each| matches!(each, Provider::Custom(_))),
             providers,
             tools,
             system_prompt: config.system_prompt.clone(),

@@ -68,7 +68,7 @@ impl Run<'_> {
             Some(Runs::Closure(tool)) => {
                 let (session, tool) = (self.job.session.clone(), Arc::clone(tool));
                 let job = ToolJob { agent, tag, session, call, tool };
-                (self.send)(Done::Tool(Box::new(job)));
+                self.answers.send(Done::Tool(Box::new(job)));
             }
             Some(Runs::Command(tool)) => {
                 let tool = Arc::clone(tool);
@@ -76,7 +76,7 @@ impl Run<'_> {
                     Ok((process, pipes)) => {
                         let args = call.args;
                         let launched = Launched { agent, tag, tool, args, process, pipes };
-                        (self.send)(Done::Launched(Box::new(launched)));
+                        self.answers.send(Done::Launched(Box::new(launched)));
                     }
                     Err(error) => {
                         let (name, program) = (&tool.name, &tool.command[0]);

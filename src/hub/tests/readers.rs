@@ -64,7 +64,7 @@ fn a_connection_between_a_look_and_its_agents_return_is_not_forgotten() {
     world.dial(&get("/agents/s0"));
     let mut done = Vec::new();
     let job = world.jobs.pop_front().expect("it is looked up");
-    world.worker.run(job, &mut |answer| done.push(answer));
+    world.worker.run(job, &mut |answer: crate::work::Done| done.push(answer));
     let mut done = done.into_iter();
     world.hub.done(done.next().expect("the session is missing"));
     world.obey();
@@ -120,7 +120,9 @@ fn a_panic_loses_no_read_that_was_answered_before_it() {
         advance.inputs.insert(0, answered);
     }
     let mut done = Vec::new();
-    assert!(world.worker.run_caught(job, &mut |answer| done.push(answer)).is_err());
+    assert!(
+        world.worker.run_caught(job, &mut |answer: crate::work::Done| done.push(answer)).is_err()
+    );
     assert!(matches!(done[0], Done::Piece { .. }));
     let Some(Done::Panicked { readers, .. }) = done.last() else { panic!("it has died") };
     assert!(readers.is_empty(), "{readers:?}");

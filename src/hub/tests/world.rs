@@ -167,7 +167,7 @@ impl World {
             self.inputs += advance.inputs.len();
         }
         let mut done = Vec::new();
-        self.worker.run(job, &mut |answer| done.push(answer));
+        self.worker.run(job, &mut |answer: crate::work::Done| done.push(answer));
         for answer in done {
             assert!(self.hub.done(answer).is_none(), "it is for the hub");
             self.obey();
@@ -179,7 +179,11 @@ impl World {
     pub(super) fn run_job_that_panics(&mut self) {
         let job = self.jobs.pop_front().expect("a job");
         let mut done = Vec::new();
-        assert!(self.worker.run_caught(job, &mut |answer| done.push(answer)).is_err());
+        assert!(
+            self.worker
+                .run_caught(job, &mut |answer: crate::work::Done| done.push(answer))
+                .is_err()
+        );
         for answer in done {
             self.hub.done(answer);
             self.obey();

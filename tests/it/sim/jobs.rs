@@ -78,7 +78,7 @@ impl World {
         }
         let mut dones = VecDeque::new();
         let worker = self.life.worker.as_mut().expect("the process lives");
-        if let Err(panic) = worker.run_caught(job, &mut |done| dones.push_back(done)) {
+        if let Err(panic) = worker.run_caught(job, &mut |done: Done| dones.push_back(done)) {
             if !panic.is::<Intended>() {
                 resume_unwind(panic);
             }
