@@ -6,6 +6,7 @@
 
 pub mod strict;
 pub mod world;
+mod audit;
 mod history;
 
 use std::collections::BTreeSet;
@@ -14,13 +15,19 @@ pub use self::history::history;
 use self::world::{World, rules};
 use crate::agent::{CancelStream, ConnTag, Finish, Input, ModelEvent, RawCall, Status};
 use crate::proto::command::Command;
-use crate::proto::event::ErrorCode;
+use crate::proto::event::{ErrorCode, NewEvent};
 use crate::proto::payload::{Body, Content, Outcome, Usage};
 
 /// Runs one agent through whatever the bytes say.
 pub fn machine(bytes: &[u8]) {
-    let mut script =
-        Script { bytes, texts: 0, world: World::new(rules()), accepted: BTreeSet::new() };
+    let mut script = Script {
+        bytes,
+        texts: 0,
+        world: World::new(rules()),
+        accepted: BTreeSet::new(),
+        logged: BTreeSet::new(),
+        read: 0,
+    };
     while let Some(byte) = script.next() {
         script.act(byte);
         script.check_texts();
@@ -35,6 +42,10 @@ struct Script<'a> {
     world: World,
     /// The texts that were accepted and not lost with a batch that never reached the disk.
     accepted: BTreeSet<String>,
+    /// Those of them that the log holds, as far as it was read.
+    logged: BTreeSet<String>,
+    /// How many events of the log were read.
+    read: usize,
 }
 
 impl Script<'_> {
@@ -162,10 +173,11 @@ impl Script<'_> {
     fn crash(&mut self) {
         let lost = self.below(6).min(self.world.log.len() - 1);
         self.world.restart_at(self.world.log.len() - lost);
-        let world = &self.world;
-        let logged = logged_texts(world);
-        let waiting: Vec<String> = world.unspent().into_iter().map(|text| text.text).collect();
-        self.accepted.retain(|text| logged.contains(text) || waiting.contains(text));
+        (self.logged, self.read) = (BTreeSet::new(), 0);
+        let mut kept: BTreeSet<&str> = self.world.log.iter().filter_map(text_of).collect();
+        let waiting = self.world.unspent();
+        kept.extend(waiting.iter().map(|text| &*text.text));
+        self.accepted.retain(|text| kept.contains(&**text));
         self.world.stopping = false;
     }
 
@@ -199,14 +211,22 @@ impl Script<'_> {
     }
 
     /// Every accepted text is in the log once, or waits once.
-    fn check_texts(&self) {
-        let mut found = logged_texts(&self.world);
-        found.extend(self.world.unspent().into_iter().map(|text| text.text));
+    fn check_texts(&mut self) {
+        for text in self.world.log[self.read..].iter().filter_map(text_of) {
+            assert!(self.accepted.contains(text), "out of nowhere: {text}");
+            assert!(self.logged.insert(text.to_owned()), "in the log twice: {text}");
+        }
+        self.read = self.world.log.len();
+        let unspent = self.world.unspent();
         let in_machine = self.world.machine.snapshot(&self.world.rules).inbox_len;
-        assert_eq!(in_machine, self.world.unspent().len(), "the inbox and its file differ");
-        let unique: BTreeSet<String> = found.iter().cloned().collect();
-        assert_eq!(unique.len(), found.len(), "a text twice: {found:?}");
-        assert_eq!(unique, self.accepted, "texts lost, or out of nowhere");
+        assert_eq!(in_machine, unspent.len(), "the inbox and its file differ");
+        let waiting: BTreeSet<&String> = unspent.iter().map(|text| &text.text).collect();
+        assert_eq!(waiting.len(), unspent.len(), "waits twice: {unspent:?}");
+        for text in &waiting {
+            assert!(self.accepted.contains(*text), "out of nowhere: {text}");
+            assert!(!self.logged.contains(*text), "in the log, and waits: {text}");
+        }
+        assert_eq!(self.logged.len() + waiting.len(), self.accepted.len(), "texts were lost");
     }
 
     /// Answers whatever is asked until nothing is: a wake starts or resumes, the turn ends, and
@@ -243,10 +263,10 @@ impl Script<'_> {
     }
 }
 
-fn logged_texts(world: &World) -> Vec<String> {
-    let text = |body: &Body| match body {
-        Body::UserMessage { text } | Body::ContextInjected { text } => Some(text.clone()),
+/// The text that an event brings from the inbox.
+fn text_of(event: &NewEvent) -> Option<&str> {
+    match &event.body {
+        Body::UserMessage { text } | Body::ContextInjected { text } => Some(text),
         _ => None,
-    };
-    world.log.iter().filter_map(|event| text(&event.body)).collect()
+    }
 }

@@ -4,8 +4,7 @@
 //! Whatever the machine appends is checked at once against what must hold of any log, and the
 //! machine itself is held to what one freshly loaded from that log would know.
 
-use std::collections::{BTreeMap, BTreeSet};
-
+use super::audit::Audit;
 use super::strict;
 use crate::agent::history::project;
 use crate::agent::machine::Machine;
@@ -13,9 +12,8 @@ use crate::agent::{
     Approval, Concurrency, Context, Effect, Hooks, InboxText, Input, Message, NoHooks, Note,
     Output, Rules, Status, ToolRun, ToolTraits,
 };
-use crate::log::State;
 use crate::proto::event::{ErrorCode, NewEvent};
-use crate::proto::ident::{EventId, ModelSpec, SessionId};
+use crate::proto::ident::{EventId, ModelSpec};
 use crate::proto::payload::{Body, Call, Part, Verdict};
 
 /// A machine and what surrounds it.
@@ -44,6 +42,8 @@ pub struct World {
     pub replies: Vec<(ErrorCode, String)>,
     /// Everything for the server's log.
     pub notes: Vec<Note>,
+    /// What the log adds up to.
+    audit: Audit,
     next_id: u64,
 }
 
@@ -86,8 +86,9 @@ impl World {
     /// A new session.
     pub fn new(rules: Rules) -> World {
         let log = vec![NewEvent { id: EventId(1), body: Body::SessionCreated }];
+        let audit = Audit::of(&log);
         World {
-            machine: load(&log, Vec::new()),
+            machine: audit.load(&log, Vec::new()),
             rules,
             model: ModelSpec::parse("echo/echo").expect("a provider and a model"),
             hooks: Box::new(NoHooks),
@@ -99,6 +100,7 @@ impl World {
             tools: Vec::new(),
             replies: Vec::new(),
             notes: Vec::new(),
+            audit,
             next_id: 1000,
         }
     }
@@ -122,8 +124,10 @@ impl World {
         self.machine.input(input, &mut ctx, &mut out);
         self.inbox_file.extend(self.machine.unsaved_inbox().cloned());
         self.machine.mark_saved();
-        self.log.append(&mut out.events);
-        check_log(&self.log);
+        for event in out.events {
+            self.audit.append(&event);
+            self.log.push(event);
+        }
         for effect in out.effects {
             self.release(effect);
         }
@@ -154,26 +158,47 @@ impl World {
         }
     }
 
-    /// A call that somebody was asked about in this step runs only after a yes for its id.
+    /// A call that somebody was asked about runs only after a yes. Calls may be equal to the last
+    /// letter; then each request belongs to one of them, and is spent by its result.
     fn check_consent(&self, call: &Call) {
-        let of_step = self.log.iter().rev().map(|event| &event.body);
-        let of_step = of_step.take_while(|body| !matches!(body, Body::StepStart { .. }));
-        let (mut asked, mut approved) = (false, false);
-        for body in of_step {
+        let is_start = |event: &NewEvent| matches!(event.body, Body::StepStart { .. });
+        let step = self.log.iter().rposition(is_start).expect("calls belong to a step");
+        let mut owed: Vec<&Call> = Vec::new();
+        let mut requests: Vec<(&Call, Option<Verdict>)> = Vec::new();
+        for NewEvent { body, .. } in &self.log[step..] {
             match body {
-                Body::ApprovalRequested(about) => asked |= about == call,
-                Body::ApprovalResolved { call_id, verdict: Verdict::Approved, .. } => {
-                    approved |= *call_id == call.id;
+                Body::AssistantMessage { parts } => {
+                    owed.extend(parts.iter().filter_map(|part| match part {
+                        Part::ToolCall(call) => Some(call),
+                        Part::Text(_) => None,
+                    }));
+                }
+                Body::ApprovalRequested(about) => requests.push((about, None)),
+                Body::ApprovalResolved { call_id, verdict, .. } => {
+                    let mut standing = requests.iter_mut().filter(|(_, given)| given.is_none());
+                    if let Some((_, given)) = standing.find(|(about, _)| about.id == *call_id) {
+                        *given = Some(*verdict);
+                    }
+                }
+                Body::ToolResult { id, .. } => {
+                    let place = owed.iter().position(|call| call.id == *id);
+                    let settled = owed.remove(place.expect("only what is owed is answered"));
+                    if let Some(spent) = requests.iter().position(|(about, _)| *about == settled) {
+                        requests.remove(spent);
+                    }
                 }
                 _ => {}
             }
         }
-        assert!(approved || !asked, "a call runs without its verdict: {call:?}");
+        let mut asked = requests.iter().filter(|(about, _)| *about == call).peekable();
+        let unasked = asked.peek().is_none();
+        let approved = asked.any(|(_, given)| *given == Some(Verdict::Approved));
+        assert!(approved || unasked, "a call runs without its verdict: {call:?}");
     }
 
     /// The machine knows what its log says, and runs what it says it runs.
     fn check_machine(&self) {
-        let loaded = load(&self.log, Vec::new());
+        let loaded = self.audit.load(&self.log, Vec::new());
         assert_eq!(self.machine.log, loaded.log, "live and recovered state differ");
         let (open, asked) = (self.machine.has_open_turn(), self.asked.is_some());
         match self.machine.status() {
@@ -197,8 +222,7 @@ impl World {
 
     /// The texts of the inbox file that are not spent.
     pub fn unspent(&self) -> Vec<InboxText> {
-        let logged: BTreeSet<EventId> = self.log.iter().map(|event| event.id).collect();
-        self.inbox_file.iter().filter(|text| !logged.contains(&text.id)).cloned().collect()
+        self.inbox_file.iter().filter(|text| !self.audit.holds(text.id)).cloned().collect()
     }
 
     /// Another world in which the process dies at once; of this one's log only so many events had
@@ -217,104 +241,10 @@ impl World {
     /// disk.
     pub fn restart_at(&mut self, events: usize) {
         self.log.truncate(events);
-        self.machine = load(&self.log, self.unspent());
+        self.audit = Audit::of(&self.log);
+        self.machine = self.audit.load(&self.log, self.unspent());
         self.asked = None;
         self.tools.clear();
         self.check_machine();
-    }
-}
-
-/// Loads a machine as the server does: what the segment header and the scan add up to, the events
-/// of the open turn, the texts that are not spent.
-pub fn load(log: &[NewEvent], inbox: Vec<InboxText>) -> Machine {
-    let mut state = State::default();
-    for (seq, NewEvent { body, .. }) in (0..).zip(log) {
-        let mut payload = Vec::new();
-        body.write_payload(&mut payload);
-        state.apply(seq, body.kind(), &payload);
-    }
-    let open = state.turn.map_or(&[][..], |start| &log[start as usize..]);
-    let session = SessionId::parse("s1").expect("a session id");
-    Machine::load(&session, &state, open.iter().map(|event| event.body.clone()), inbox)
-}
-
-/// Where the calls of one id stand, in one step.
-#[derive(Default)]
-struct Calls {
-    made: usize,
-    taken_up: usize,
-    asked: usize,
-    decided: usize,
-    answered: usize,
-}
-
-/// What must hold of any log at any moment, checked without the projection: ids are unique, turns
-/// and steps nest and count, a call is taken up once and answered once, and a turn that ends owes
-/// nothing.
-pub fn check_log(log: &[NewEvent]) {
-    let mut ids = BTreeSet::new();
-    let (mut in_turn, mut step, mut in_step) = (false, 0, false);
-    let mut calls: BTreeMap<&str, Calls> = BTreeMap::new();
-    let settled = |calls: &BTreeMap<&str, Calls>| {
-        calls.values().all(|calls| calls.made == calls.answered && calls.asked >= calls.decided)
-    };
-    for NewEvent { id, body } in log {
-        assert!(ids.insert(id), "an id was given twice: {body:?}");
-        match body {
-            Body::TurnStart { agent } => {
-                assert!(!in_turn && agent == "agent-s1", "a turn in a turn");
-                (in_turn, step, in_step) = (true, 0, false);
-            }
-            Body::TurnEnd { .. } => {
-                assert!(in_turn, "a turn ended twice");
-                assert!(settled(&calls), "a turn ended and owes results");
-                in_turn = false;
-            }
-            Body::StepStart { n, .. } => {
-                assert!(in_turn && *n == step + 1 && *n <= 25, "steps count on, to 25");
-                assert!(settled(&calls), "a step began and another owes results");
-                (step, in_step) = (*n, true);
-                calls.clear();
-            }
-            Body::StepEnd { n, .. } => {
-                assert!(in_turn && in_step && *n == step, "a step ends once");
-                assert!(settled(&calls), "a step ended and owes results");
-                in_step = false;
-            }
-            Body::AssistantMessage { parts } => {
-                assert!(in_turn && in_step && calls.is_empty(), "a step is answered once");
-                for part in parts {
-                    if let Part::ToolCall(call) = part {
-                        calls.entry(&call.id).or_default().made += 1;
-                    }
-                }
-            }
-            Body::ToolCall(call) => {
-                let calls = calls.get_mut(&*call.id).expect("the step made the call");
-                calls.taken_up += 1;
-                assert!(calls.taken_up <= calls.made, "a call was taken up twice");
-            }
-            Body::ToolResult { id, .. } => {
-                let calls = calls.get_mut(&**id).expect("the step made the call");
-                calls.answered += 1;
-                assert!(calls.answered <= calls.taken_up, "a call has a second result");
-            }
-            Body::ApprovalRequested(call) => {
-                let calls = calls.get_mut(&*call.id).expect("the step made the call");
-                calls.asked += 1;
-                assert!(calls.asked <= calls.taken_up, "one call asked twice");
-            }
-            Body::ApprovalResolved { call_id, .. } => {
-                let calls = calls.get_mut(&**call_id).expect("the step made the call");
-                calls.decided += 1;
-                assert!(calls.decided <= calls.asked, "a verdict nobody asked for");
-            }
-            Body::UserMessage { .. }
-            | Body::ContextInjected { .. }
-            | Body::AssistantChunk { .. } => {
-                assert!(in_turn && in_step && calls.is_empty(), "text outside of a step");
-            }
-            _ => {}
-        }
     }
 }

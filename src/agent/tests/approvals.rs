@@ -203,6 +203,15 @@ fn a_parked_call_is_denied_when_the_row_goes_away() {
 }
 
 #[test]
+fn of_two_equal_calls_the_one_nobody_was_asked_about_is_no_refused_one() {
+    let (mut world, _) = calling(&[("a", "guarded", "{}"), ("a", "guarded", "{}")]);
+    world.rules.approvals = false;
+    let shown = world.tell(Input::Reloaded);
+    assert_eq!(shown, [DENIED[0], DENIED[1], "tool/call a:guarded"]);
+    assert_eq!(world.running_tools(), ["a:guarded"]);
+}
+
+#[test]
 fn of_a_parallel_run_only_what_is_parked_is_denied_then() {
     let calls = [("a", "parguarded", "{}"), ("b", "par", "{}"), ("c", "parguarded", "{}")];
     let (mut world, _) = calling(&calls);
