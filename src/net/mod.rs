@@ -7,13 +7,13 @@
 
 pub mod ground;
 pub mod reactor;
+pub mod socket;
 #[cfg(feature = "tls")]
 pub mod tls;
 #[cfg(not(feature = "tls"))]
 #[path = "no_tls.rs"]
 pub mod tls;
 mod child;
-mod socket;
 mod stream;
 mod upstream;
 

@@ -10,7 +10,7 @@ mod clients;
 use super::Chores;
 use super::child::{ChildEvent, Children};
 use super::ground::{Ground, LISTENER, SIGNALS, Source, WAKER, source};
-use super::socket::Sockets;
+use super::socket::{Sockets, may_read, may_write};
 use super::upstream::Upstreams;
 use crate::hub::{Hub, Stage, ToolOrder};
 use crate::limits::{ROUND_BYTES, TOOLS_KILLED_MS};
@@ -211,19 +211,11 @@ impl Reactor {
             SIGNALS => self.take_signals(),
             token => {
                 let (source, slot) = source(token);
-                let error = event.is_error();
-                let can_read = event.is_readable() || event.is_read_closed() || error;
-                let can_write = event.is_writable() || event.is_write_closed() || error;
                 match source {
-                    Source::Client => {
-                        let Some(socket) = self.sockets.at(slot as usize) else { return };
-                        socket.readable |= can_read;
-                        socket.writable |= can_write;
-                        socket.closing |= event.is_read_closed() || error;
-                        let tag = socket.tag;
-                        self.sockets.list(tag);
+                    Source::Client => self.sockets.hear(slot as usize, event),
+                    Source::Provider => {
+                        self.upstreams.event(slot, may_read(event), may_write(event));
                     }
-                    Source::Provider => self.upstreams.event(slot, can_read, can_write),
                     Source::ToolPipes => self.children.moved(slot),
                     Source::ToolExit => self.children.ended(slot, self.now()),
                 }

@@ -1,30 +1,37 @@
 //! One client's socket, and the list of those that have more to do.
+//!
+//! Knows no connection and nothing of what its bytes mean: whoever owns it decides whether it is read,
+//! and for how long it is served.
 
 use crate::conn::slab::Tag;
+use mio::event::Event;
 use mio::net::TcpStream;
 use std::collections::VecDeque;
+use std::io::{self, ErrorKind, IoSlice, Read, Write};
+use std::net::Shutdown;
 
 /// A client's socket with what is known of its readiness.
-pub(super) struct Socket {
-    pub(super) tag: Tag,
-    pub(super) stream: TcpStream,
+pub struct Socket {
+    tag: Tag,
+    stream: TcpStream,
     /// A read would not block, as far as is known.
-    pub(super) readable: bool,
+    readable: bool,
     /// A write would not block, as far as is known.
-    pub(super) writable: bool,
+    writable: bool,
     /// The peer has shut down its writing, as an event said: a short read is then no proof that
     /// nothing is left, for the end of the stream has no event of its own any more.
-    pub(super) closing: bool,
+    closing: bool,
     /// The end of the peer's stream was read.
-    pub(super) eof: bool,
+    eof: bool,
     /// Our writing is shut down.
-    pub(super) shut: bool,
+    shut: bool,
     /// It stands in the ready list.
-    pub(super) listed: bool,
+    listed: bool,
 }
 
 impl Socket {
-    pub(super) fn new(tag: Tag, stream: TcpStream) -> Self {
+    /// A stream that was just accepted and is watched, as the socket of the connection `tag`.
+    pub fn new(tag: Tag, stream: TcpStream) -> Self {
         Self {
             tag,
             stream,
@@ -37,18 +44,89 @@ impl Socket {
             listed: false,
         }
     }
+
+    /// Whether a read would not block, as far as is known, and the end is still to come.
+    pub fn is_readable(&self) -> bool {
+        self.readable && !self.eof
+    }
+
+    /// Whether a write would not block, as far as is known.
+    pub fn is_writable(&self) -> bool {
+        self.writable
+    }
+
+    /// Whether the end of the peer's stream was read.
+    pub fn is_at_end(&self) -> bool {
+        self.eof
+    }
+
+    /// Reads once. None at the end, and where a read would block or was interrupted:
+    /// [`Socket::is_readable`] says whether to go on.
+    pub fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self.stream.read(buffer) {
+            Ok(n) => {
+                self.eof = n == 0;
+                // A short read has emptied a stream socket (epoll(7)), and what comes later has an
+                // event of its own.
+                self.readable = n == buffer.len() || self.closing;
+                Ok(n)
+            }
+            Err(error) => {
+                self.readable &= error.kind() != ErrorKind::WouldBlock;
+                nothing_for_now(error)
+            }
+        }
+    }
+
+    /// Writes once. None where a write would block or was interrupted: [`Socket::is_writable`] says
+    /// whether to go on.
+    pub fn write(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.stream.write_vectored(slices).or_else(|error| {
+            self.writable &= error.kind() != ErrorKind::WouldBlock;
+            nothing_for_now(error)
+        })
+    }
+
+    /// Says that nothing more will be written, once. Whoever has said so discards what the peer still
+    /// sends until it closes: closing now, with unread input, would reset the connection and lose
+    /// the last bytes on their way.
+    pub fn end_writing(&mut self) -> io::Result<()> {
+        if self.shut {
+            return Ok(());
+        }
+        self.shut = true;
+        self.stream.shutdown(Shutdown::Write)
+    }
+}
+
+fn nothing_for_now(error: io::Error) -> io::Result<usize> {
+    match error.kind() {
+        ErrorKind::WouldBlock | ErrorKind::Interrupted => Ok(0),
+        _ => Err(error),
+    }
+}
+
+/// Whether a read has something to say: bytes, the end or an error.
+pub(super) fn may_read(event: &Event) -> bool {
+    event.is_readable() || event.is_read_closed() || event.is_error()
+}
+
+/// Whether a write has something to say, be it an error.
+pub(super) fn may_write(event: &Event) -> bool {
+    event.is_writable() || event.is_write_closed() || event.is_error()
 }
 
 /// Sockets by the slot of their connection.
 #[derive(Default)]
-pub(super) struct Sockets {
+pub struct Sockets {
     slots: Vec<Option<Socket>>,
     /// Those with something left to do this round, first come first served.
     ready: VecDeque<Tag>,
 }
 
 impl Sockets {
-    pub(super) fn insert(&mut self, socket: Socket) {
+    /// Takes in a socket; its slot is free.
+    pub fn insert(&mut self, socket: Socket) {
         let slot = socket.tag.slot as usize;
         if self.slots.len() <= slot {
             self.slots.resize_with(slot + 1, || None);
@@ -56,21 +134,31 @@ impl Sockets {
         self.slots[slot] = Some(socket);
     }
 
-    pub(super) fn at(&mut self, slot: usize) -> Option<&mut Socket> {
-        self.slots.get_mut(slot)?.as_mut()
+    /// The poll says something about the socket in this slot, if there still is one: it has
+    /// something to do.
+    pub fn hear(&mut self, slot: usize, event: &Event) {
+        let Some(socket) = self.slots.get_mut(slot).and_then(Option::as_mut) else { return };
+        socket.readable |= may_read(event);
+        socket.writable |= may_write(event);
+        socket.closing |= event.is_read_closed() || event.is_error();
+        let tag = socket.tag;
+        self.list(tag);
     }
 
-    pub(super) fn get(&mut self, tag: Tag) -> Option<&mut Socket> {
-        self.at(tag.slot as usize).filter(|socket| socket.tag == tag)
+    /// The socket of a connection.
+    pub fn get(&mut self, tag: Tag) -> Option<&mut Socket> {
+        let socket = self.slots.get_mut(tag.slot as usize)?.as_mut()?;
+        (socket.tag == tag).then_some(socket)
     }
 
-    pub(super) fn remove(&mut self, tag: Tag) -> Option<Socket> {
+    /// Takes a socket out. Dropping it closes it and takes it out of the poll.
+    pub fn remove(&mut self, tag: Tag) -> Option<Socket> {
         self.get(tag)?;
         self.slots[tag.slot as usize].take()
     }
 
     /// Puts a socket into the ready list, once.
-    pub(super) fn list(&mut self, tag: Tag) {
+    pub fn list(&mut self, tag: Tag) {
         if let Some(socket) = self.get(tag)
             && !socket.listed
         {
@@ -80,7 +168,7 @@ impl Sockets {
     }
 
     /// Takes one off the ready list.
-    pub(super) fn next_ready(&mut self) -> Option<Tag> {
+    pub fn next_ready(&mut self) -> Option<Tag> {
         while let Some(tag) = self.ready.pop_front() {
             if let Some(socket) = self.get(tag) {
                 socket.listed = false;
@@ -90,7 +178,8 @@ impl Sockets {
         None
     }
 
-    pub(super) fn ready_len(&self) -> usize {
+    /// How many stand in the ready list, at most: some may be gone.
+    pub fn ready_len(&self) -> usize {
         self.ready.len()
     }
 }

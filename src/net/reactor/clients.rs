@@ -11,8 +11,7 @@ use crate::conn::slab::Tag;
 use crate::limits::{ACCEPTS_PER_ROUND, ROUND_BYTES, WRITE_BYTES};
 use crate::work::note::{Level, Note};
 use mio::Interest;
-use std::io::{ErrorKind, IoSlice, Read, Write};
-use std::net::Shutdown;
+use std::io::{ErrorKind, IoSlice};
 
 impl Reactor {
     /// Accepts until none waits, or enough for one round.
@@ -64,24 +63,16 @@ impl Reactor {
         while budget > 0 {
             let wanted = self.hub.wants_read(tag);
             let Some(socket) = self.sockets.get(tag) else { return };
-            if !socket.readable || !wanted || socket.eof {
+            if !wanted || !socket.is_readable() {
                 return;
             }
             let share = budget.min(self.buffer.len());
-            match socket.stream.read(&mut self.buffer[..share]) {
-                Ok(0) => {
-                    socket.eof = true;
-                    return;
-                }
+            match socket.read(&mut self.buffer[..share]) {
+                Ok(0) => {}
                 Ok(n) => {
                     budget -= n;
-                    // A short read has emptied a stream socket (epoll(7)), and what comes later has
-                    // an event of its own.
-                    socket.readable = n == share || socket.closing;
                     self.hub.read(tag, &mut self.buffer[..n]);
                 }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => socket.readable = false,
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(_) => return self.close(tag, "connection lost"),
             }
         }
@@ -93,7 +84,7 @@ impl Reactor {
         let mut budget = WRITE_BYTES;
         loop {
             let Some(socket) = self.sockets.get(tag) else { return };
-            if !socket.writable {
+            if !socket.is_writable() {
                 self.hub.blocked(tag);
                 return;
             }
@@ -102,13 +93,12 @@ impl Reactor {
             if count == 0 || budget == 0 {
                 return;
             }
-            match socket.stream.write_vectored(&slices[..count]) {
+            match socket.write(&slices[..count]) {
+                Ok(0) => {}
                 Ok(n) => {
                     budget = budget.saturating_sub(n);
                     self.hub.wrote(tag, n);
                 }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => socket.writable = false,
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(_) => return self.close(tag, "connection lost"),
             }
         }
@@ -120,25 +110,19 @@ impl Reactor {
         let wanted = self.hub.wants_read(tag);
         let answers = self.hub.answers_after_eof(tag);
         let Some(socket) = self.sockets.get(tag) else { return };
-        if socket.eof && !output && (ending || !answers) {
+        if socket.is_at_end() && !output && (ending || !answers) {
             return self.close(tag, "closed by the peer");
         }
-        if ending && !output && !socket.shut {
-            // What the peer still sends is discarded until it closes: closing now, with unread
-            // input, would reset the connection and lose the last frame on its way.
-            socket.shut = true;
-            if socket.stream.shutdown(Shutdown::Write).is_err() {
-                return self.close(tag, "connection lost");
-            }
+        if ending && !output && socket.end_writing().is_err() {
+            return self.close(tag, "connection lost");
         }
-        if (socket.readable && wanted && !socket.eof) || (socket.writable && output) {
+        if (socket.is_readable() && wanted) || (socket.is_writable() && output) {
             self.sockets.list(tag);
         }
     }
 
     pub(super) fn close(&mut self, tag: Tag, cause: &'static str) {
         self.hub.gone(tag, cause);
-        // Dropping the stream closes it and takes it out of the poll.
         if self.sockets.remove(tag).is_some() {
             self.resting = false;
         }
