@@ -12,6 +12,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
 target=${CARGO_TARGET_DIR:-$root/target}
 installed=$target/peers
+. "$root/tests/debian.sh"
 passed=0 failed=0 skipped=0
 
 (cd "$root" && cargo build --locked) || exit 1
@@ -50,25 +51,10 @@ prometheus_parser() {
         peer+=("$here/prometheus_parser.py")
 }
 
-debian() { # debian PROGRAM PACKAGE...: the program in `program`, unpacked, neither installed nor started
-    local folder=$installed/debian name=$1
-    shift
-    if program=$(PATH=$PATH:/usr/sbin command -v "$name"); then return; fi
-    program=$folder/usr/sbin/$name
-    [ -x "$program" ] && return
-    mkdir -p "$folder/packages" && (
-        cd "$folder/packages" || exit 1
-        # A fresh machine has no lists yet, and only root may fetch them.
-        apt-get -qq download "$@" ||
-            { apt-get -qq update && apt-get -qq download "$@"; } || exit 1
-        for package in *.deb; do dpkg -x "$package" "$folder" || exit 1; done
-    ) && [ -x "$program" ]
-}
-
 proxy() { # proxy KIND PACKAGE...
     local program
     debian "$@" && command -v openssl >/dev/null && venv websockets 'websockets==16.0' &&
-        peer=(env "LD_LIBRARY_PATH=$installed/debian/usr/lib/$(uname -m)-linux-gnu"
+        peer=(env "LD_LIBRARY_PATH=$debian/usr/lib/$(uname -m)-linux-gnu"
             "${peer[@]}" "$here/proxy.py" "$1" "$program" openssl)
 }
 
