@@ -26,6 +26,7 @@ mod full_disk;
 mod handshake;
 mod heartbeat;
 mod history;
+mod instruction_counts;
 mod liveness;
 mod long_log;
 mod many_sessions;
