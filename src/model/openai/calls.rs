@@ -259,7 +259,7 @@ fn index(value: Value<'_>) -> Option<u64> {
     }
 }
 
-/// Arguments sent several times in full are the first of them, if all are equal but for the white
+/// An object sent several times in full is the first of them, if all are equal but for the white
 /// space between tokens; anything else is left as it is, and no JSON object.
 fn once(sent: &str) -> &str {
     let first = match json::check(sent.as_bytes()) {
@@ -267,7 +267,8 @@ fn once(sent: &str) -> &str {
         _ => return sent,
     };
     let (wanted, all) = (compact(first), compact(sent));
-    let repeats = all.len().is_multiple_of(wanted.len())
+    let repeats = wanted.starts_with('{')
+        && all.len().is_multiple_of(wanted.len())
         && all.as_bytes().chunks(wanted.len()).all(|part| part == wanted.as_bytes());
     if repeats { first } else { sent }
 }
@@ -452,6 +453,17 @@ mod tests {
             );
             let calls = assemble(&[&element]);
             assert!(calls[0].call.args.is_err(), "{arguments}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_object_is_quoted_as_it_was_sent_also_when_it_repeats() {
+        for arguments in ["6\r6", "null null", "[1][1]", "{\"x\":1}{\"x\":2}"] {
+            let mut sent = Vec::new();
+            json::write_string(&mut sent, arguments);
+            let sent = String::from_utf8(sent).unwrap();
+            let call = format!(r#"{{"index":0,"function":{{"name":"f","arguments":{sent}}}}}"#);
+            assert_eq!(assemble(&[&call])[0].call.args, Err(arguments.to_owned()));
         }
     }
 
