@@ -92,7 +92,10 @@ impl Hub {
             None => {
                 self.counters.unauthorized += 1;
                 let mut note = Note::new(Level::Info, "unauthorized");
-                if let Some(session) = SessionId::from_path_segment(agent_id) {
+                // What names no agent here may be a token that was put in the wrong place.
+                if let Some(session) = SessionId::from_path_segment(agent_id)
+                    && !self.tokens.of(&session).is_empty()
+                {
                     note = note.about(&session);
                 }
                 self.orders.notes.push(note);

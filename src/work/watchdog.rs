@@ -26,6 +26,8 @@ impl Watchdog {
         let mut command = Command::new("sh");
         command.args(["-c", SCRIPT, "watchdog"]).arg(dir).process_group(0);
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        // Keys of providers stand in this process's environment, and it needs none.
+        command.env_clear().envs(std::env::var_os("PATH").map(|path| ("PATH", path)));
         Ok(Self { child: command.spawn()? })
     }
 }

@@ -43,6 +43,7 @@ mod retries;
 mod retention;
 mod roles;
 mod scripted;
+mod secrets;
 mod server_log;
 mod shutdown;
 mod sim;
