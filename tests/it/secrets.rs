@@ -52,7 +52,9 @@ fn canary_in(bytes: &[u8]) -> Option<usize> {
 /// A turn, whose frames are `place`, and how it ended.
 fn turn(seen: &mut Seen, place: &str, client: &mut Client) -> Value {
     let events = client.events_until("turn/end");
-    events.iter().for_each(|event| seen.add(place, &event.raw));
+    for event in &events {
+        seen.add(place, &event.raw);
+    }
     events.last().unwrap().payload.clone()
 }
 

@@ -1,11 +1,11 @@
-//! A connection that its agent gives up before it stands.
+//! A connection that its agent gives up before it stands, and one that brings more than its share.
 
 use super::*;
 use crate::work::Done;
 use crate::work::pool::Inbound;
 use crossbeam_channel::Receiver;
 use mio::Poll;
-use std::io::Read as _;
+use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
 
 const AGENT: Tag = Tag { slot: 3, generation: 1 };
@@ -55,4 +55,32 @@ fn what_is_given_up_while_it_connects_hangs_up_unheard() {
     assert!(upstreams.take_events().is_empty());
     let (mut stream, _) = listener.accept().expect("it had come that far");
     assert_eq!(stream.read(&mut [0; 64]).expect("an end"), 0, "nothing was sent");
+}
+
+#[test]
+fn an_answer_that_has_all_come_is_read_by_one_share_a_round() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let (mut upstreams, _answers) = upstreams();
+    upstreams.obey(AGENT, connect_to("127.0.0.1", &listener), Mono(0));
+    let link = upstreams.by_agent[&AGENT];
+    let (mut stream, _) = listener.accept().expect("it comes");
+    stream.set_nonblocking(true).expect("it is a socket");
+    let mut sent = 0;
+    while let Ok(n) = stream.write(&[b'x'; 4096]) {
+        sent += n;
+    }
+    assert!(sent > 2 * ROUND_BYTES, "the kernel holds {sent} bytes");
+    let mut buffer = vec![0; ROUND_BYTES];
+    let mut received = 0;
+    while received < sent {
+        upstreams.event(link.slot, true, true);
+        upstreams.serve_next(&mut buffer, |_| true);
+        let share: usize = upstreams.take_events().iter().map(|(_, event)| bytes_of(event)).sum();
+        assert!(share <= ROUND_BYTES, "{share} bytes in one round");
+        received += share;
+    }
+}
+
+fn bytes_of(event: &NetEvent) -> usize {
+    if let NetEvent::Bytes(bytes) = event { bytes.len() } else { 0 }
 }
