@@ -336,15 +336,16 @@ impl Hub {
         }
     }
 
-    /// Looks at bytes that were kept, now that more may be looked at.
+    /// Looks at bytes that were kept, if more may be looked at. Otherwise it does not touch: a
+    /// connection touched for what it was sent would be sent all rounds' shares in one.
     fn resume(&mut self, tag: Tag) {
         let Some(client) = self.clients.get(tag) else { return };
         if !client.backlog.is_empty() && self.takes(client) {
             let client = self.clients.get_mut(tag).expect("it was there a line ago");
             let mut backlog = std::mem::take(&mut client.backlog);
             self.feed(tag, &mut backlog);
+            self.touch(tag);
         }
-        self.touch(tag);
     }
 
     fn incoming(&mut self, tag: Tag, incoming: Incoming) {

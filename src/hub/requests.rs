@@ -184,6 +184,7 @@ impl Hub {
             client.conn.open(&hello);
             self.begin_heartbeat(tag);
             self.resume(tag);
+            self.touch(tag);
         }
     }
 

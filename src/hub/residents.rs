@@ -81,6 +81,7 @@ impl Hub {
         self.repin(agent);
         if was_full && let Some(client) = client {
             self.resume(client);
+            self.touch(client);
         }
     }
 

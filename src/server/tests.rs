@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::config::Surroundings;
-use crate::limits::{ACCEPTS_PER_ROUND, PIECE_BYTES_MAX, PIPE_BYTES_MAX, ROUND_BYTES};
+use crate::limits::{ACCEPTS_PER_ROUND, PIECE_BYTES_MAX, PIPE_BYTES_MAX, ROUND_BYTES, WRITE_BYTES};
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -242,4 +242,43 @@ fn four_floods_at_once_leave_a_quiet_client_its_answers_within_a_few_rounds() {
     for (who, bytes, most) in table {
         assert!((1 << 20..=most).contains(&bytes), "{who}: {bytes} bytes, at most {most}");
     }
+}
+
+#[test]
+fn a_client_that_takes_all_that_has_gathered_is_written_to_by_shares() {
+    // Its chunks, and the message that repeats them.
+    const TURN: u64 = 2 * 60 * 60_000;
+    let dir = tempfile::tempdir().expect("a directory");
+    let config = format!(
+        r#""log": {{"sync": "os"}}, "queue_limit": 1000000, "queue_bytes": 1000000000,
+           "tokens": {{"reads": "t"}},
+           "providers": {{"long": {{"kind": "scripted", "repeat": true, "steps": [{{"chunks": [{}]}}]}}}}"#,
+        vec![format!("\"{}\"", "x".repeat(60_000)); 60].join(","),
+    );
+    let mut rounds = server(dir.path(), &config);
+    let mut reads = rounds.connect("reads", "long/m");
+    reads.send(&text(r#"{"type":"subscribe","from_seq":0}"#));
+    rounds.until(&mut reads, "session/created");
+    let log = || -> u64 {
+        let files = fs::read_dir(dir.path().join("terret-data/sessions/reads")).expect("its log");
+        files.map(|file| file.and_then(|file| file.metadata()).expect("a file").len()).sum()
+    };
+    // The kernel takes what it holds for a socket, and all else gathers here.
+    for turn in 1..=4 {
+        reads.send(&text(r#"{"type":"inject","text":"go","wake":true}"#));
+        while log() < turn * TURN {
+            rounds.go();
+        }
+    }
+    // The rounds are this thread's, and sockets are all that it writes to.
+    let (mut most, mut taken) = (0, reads.take());
+    while taken < 4 * TURN as usize {
+        let before = written("thread-self");
+        rounds.go();
+        most = most.max(written("thread-self") - before);
+        taken += reads.take();
+        reads.received.clear();
+    }
+    // A socket is written to when it has become writable, and when what its agent does touches it.
+    assert!((WRITE_BYTES / 2..=3 * WRITE_BYTES).contains(&most), "{most} bytes in one round");
 }

@@ -93,7 +93,13 @@ impl Reactor {
             if count == 0 || budget == 0 {
                 return;
             }
-            match socket.write(&slices[..count]) {
+            // A socket may take whatever has gathered, and then the share is all that bounds it.
+            let (mut share, mut left) = ([IoSlice::new(&[]); SLICES_MAX], budget);
+            for (cut, slice) in share.iter_mut().zip(&slices[..count]) {
+                *cut = IoSlice::new(&slice[..slice.len().min(left)]);
+                left -= cut.len();
+            }
+            match socket.write(&share[..count]) {
                 Ok(0) => {}
                 Ok(n) => {
                     budget = budget.saturating_sub(n);
