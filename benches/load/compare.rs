@@ -112,7 +112,7 @@ fn spread(figures: &[f64]) -> String {
     format!("{median:.digits$} ({least:.digits$}-{most:.digits$})")
 }
 
-fn median(figures: &mut [f64]) -> Option<f64> {
+pub(crate) fn median(figures: &mut [f64]) -> Option<f64> {
     figures.sort_unstable_by(f64::total_cmp);
     figures.get(figures.len() / 2).copied()
 }

@@ -21,6 +21,7 @@
 mod baseline;
 mod compare;
 mod fairness;
+mod live;
 mod peers;
 mod replay;
 mod scenarios;
@@ -45,7 +46,12 @@ const SCENARIOS: [Scenario; 5] = [
 /// Rows of the table that compares, under the name they are asked for with.
 type Rows = (&'static str, fn(&Scale) -> Vec<Row>);
 
-const ROWS: [Rows; 1] = [("replay", replay::rows)];
+const ROWS: [Rows; 4] = [
+    ("replay", replay::rows),
+    ("live", live::paced_rows),
+    ("fast", live::fast_rows),
+    ("hop", live::hop_rows),
+];
 
 /// All of them.
 const COMPARE: &str = "compare";

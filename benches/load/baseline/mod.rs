@@ -2,7 +2,9 @@
 //! argument.
 
 mod bare;
+pub(crate) mod live;
 mod tokio;
+mod tokio_live;
 
 use std::env;
 
@@ -35,6 +37,17 @@ pub(crate) fn run(words: &[String]) {
         // The same with so many frames from memory, flushed together or one by one.
         ["tokio", "replay", frames] => tokio::replay(frames.parse().unwrap(), false),
         ["tokio", "replay", frames, "each"] => tokio::replay(frames.parse().unwrap(), true),
+        // Whoever injects gets so many events, each of them in a file before, one each so many ms.
+        ["bare", "live", folder, events, ms] => {
+            live::live(folder.as_ref(), events.parse().unwrap(), ms.parse().unwrap());
+        }
+        ["tokio", "live", folder, events, ms] => {
+            tokio_live::live(folder.as_ref(), events.parse().unwrap(), ms.parse().unwrap());
+        }
+        // One event, when so many batches were written and synced.
+        ["bare", "sync", folder, batches] => live::sync(folder.as_ref(), batches.parse().unwrap()),
+        // One event, which a thread has put into a file, and perhaps synced, before.
+        ["bare", "hop", folder, syncs] => live::hop(folder.as_ref(), *syncs == "always"),
         other => panic!("{other:?} is no baseline"),
     }
 }
