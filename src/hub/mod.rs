@@ -176,6 +176,13 @@ impl Hub {
         self.now = now;
     }
 
+    /// Whether anything is to be done.
+    pub fn has_orders(&self) -> bool {
+        let Orders { jobs, touched, upstream, tools, thirsty, scrapes, notes } = &self.orders;
+        let agents = upstream.len() + tools.len() + thirsty.len();
+        jobs.len() + touched.len() + agents + scrapes.len() + notes.len() > 0
+    }
+
     /// What is to be done; to be asked after each thing that was told.
     pub fn orders(&mut self) -> Orders {
         for &tag in &self.orders.touched {

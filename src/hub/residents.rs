@@ -65,7 +65,7 @@ impl Hub {
         }
         let model = main_model(&entry.roles, &self.roles);
         let client = entry.client;
-        self.orders.jobs.push(Job::Advance(Box::new(Advance {
+        self.orders.jobs.push(Job::Advance(Advance {
             agent,
             session: entry.session.clone(),
             body,
@@ -76,7 +76,7 @@ impl Hub {
             model,
             now: self.now,
             stopping,
-        })));
+        }));
         self.residents.out += 1;
         self.repin(agent);
         if was_full && let Some(client) = client {
@@ -87,7 +87,7 @@ impl Hub {
 
     /// Takes an agent in after its job.
     pub(super) fn home(&mut self, home: Home) {
-        let Home { agent, body, wake_at, again } = home;
+        let Home { agent, body, wake_at, again, emptied } = home;
         self.residents.out -= 1;
         let Some(entry) = self.agents.get_mut(agent) else { return };
         let called = std::mem::take(&mut entry.called);
@@ -105,6 +105,10 @@ impl Hub {
             return;
         };
         entry.wake_at = wake_at;
+        // An agent that waits for a human's next text keeps none.
+        if (again || wake_at.is_some()) && entry.mailbox.capacity() == 0 {
+            entry.mailbox = emptied;
+        }
         let stalled = body.is_stalled();
         let was_stalled = std::mem::replace(&mut entry.stalled, stalled);
         let was_told = std::mem::take(&mut entry.retrying);

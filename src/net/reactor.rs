@@ -305,7 +305,7 @@ impl Reactor {
 
     /// Does what the hub orders; what that leads to is ordered and done as well.
     fn obey(&mut self) {
-        loop {
+        while self.hub.has_orders() {
             let orders = self.hub.orders();
             for note in orders.notes {
                 self.journal.note(note);
@@ -329,9 +329,6 @@ impl Reactor {
             }
             self.hear_upstreams();
             self.hear_children();
-            if orders.touched.is_empty() {
-                return;
-            }
             for tag in orders.touched {
                 self.write(tag);
                 self.finish(tag);

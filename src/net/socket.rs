@@ -81,7 +81,12 @@ impl Socket {
     /// Writes once. None where a write would block or was interrupted: [`Socket::is_writable`] says
     /// whether to go on.
     pub fn write(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
-        self.stream.write_vectored(slices).or_else(|error| {
+        let written = match slices {
+            // The kernel has less to look at than in a list of one.
+            [one] => self.stream.write(one),
+            list => self.stream.write_vectored(list),
+        };
+        written.or_else(|error| {
             self.writable &= error.kind() != ErrorKind::WouldBlock;
             nothing_for_now(error)
         })

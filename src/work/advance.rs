@@ -130,7 +130,7 @@ impl Worker {
             Err(why) => {
                 answers.send(Done::Opened { agent, outcome: Err(why.clone()) });
                 self.refuse(&job, &why, answers);
-                Home { agent, body: None, wake_at: None, again: false }
+                Home { agent, body: None, wake_at: None, again: false, emptied: Vec::new() }
             }
         };
         // Whichever call ran into it, here or in another job.

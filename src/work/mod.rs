@@ -28,7 +28,7 @@ use crate::model::{RequestBytes, Target};
 use crate::proto::ident::{EventId, SessionId};
 use crate::proto::payload::Outcome;
 use crate::proto::time::{Mono, Wall};
-use advance::Advance;
+use advance::{Advance, Input};
 use agent::Agent;
 use launcher::Launcher;
 use meter::Meter;
@@ -41,7 +41,7 @@ use tools::{Launched, ToolJob};
 /// What a worker does.
 pub enum Job {
     /// Advance one agent with the inputs that have arrived for it.
-    Advance(Box<Advance>),
+    Advance(Advance),
     /// Read one piece of a log for one reader.
     Read(Box<Read>),
     /// Run a tool that is code of the embedding program.
@@ -247,6 +247,8 @@ pub struct Home {
     pub wake_at: Option<Mono>,
     /// It has more to do at once: it goes to the back of the queue.
     pub again: bool,
+    /// The list its inputs came in, empty, for the next.
+    pub emptied: Vec<Input>,
 }
 
 /// Why an agent cannot append.
@@ -427,7 +429,7 @@ impl Worker {
     /// Runs one job to its end. Answers go up as soon as they stand, in order.
     pub fn run(&mut self, job: Job, answers: &mut dyn Answers) {
         match job {
-            Job::Advance(job) => self.advance(*job, answers),
+            Job::Advance(job) => self.advance(job, answers),
             Job::Read(read) => answers.send(read.run(&self.store, read.tip)),
             Job::Tool(job) => answers.send(job.run()),
             Job::Close(files) => drop(files),

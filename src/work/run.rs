@@ -75,13 +75,13 @@ impl<'a> Run<'a> {
     }
 
     /// Runs the inputs, and says what the agent waits for then.
-    pub(super) fn run(mut self, inputs: Vec<Input>) -> Home {
+    pub(super) fn run(mut self, mut inputs: Vec<Input>) -> Home {
         let retry = inputs.iter().any(|input| matches!(input, Input::Retry));
         let rest = inputs.iter().any(|input| matches!(input, Input::Rest));
         let trim = inputs.iter().any(|input| matches!(input, Input::Trim));
         let mut stalled = self.held && (!retry || !self.append());
         let deferred = std::mem::take(&mut self.body.deferred);
-        for input in deferred.into_iter().chain(inputs) {
+        for input in deferred.into_iter().chain(inputs.drain(..)) {
             if stalled {
                 self.input_while_stalled(input);
                 continue;
@@ -96,7 +96,7 @@ impl<'a> Run<'a> {
         if !stalled && (rest || !self.body.is_busy()) {
             self.rest();
         }
-        self.home(stalled)
+        self.home(stalled, inputs)
     }
 
     fn input(&mut self, input: Input) {
@@ -382,7 +382,7 @@ impl<'a> Run<'a> {
         drop(self.body.log.close());
     }
 
-    fn home(mut self, stalled: bool) -> Home {
+    fn home(mut self, stalled: bool, emptied: Vec<Input>) -> Home {
         if stalled {
             self.reply();
             self.body.held = Some(Box::new(std::mem::take(&mut self.out)));
@@ -393,7 +393,7 @@ impl<'a> Run<'a> {
             Some(AskState::Ready) => (None, true),
             Some(AskState::Waiting(deadline)) => (deadline, false),
         };
-        Home { agent: self.job.agent, body: Some(self.body), wake_at, again }
+        Home { agent: self.job.agent, body: Some(self.body), wake_at, again, emptied }
     }
 
     /// A line of the server's log about the turn.
