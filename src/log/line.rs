@@ -156,7 +156,8 @@ impl Shape {
         let rest = body[behind..].strip_prefix(AT_KEY)?;
         let (at, rest) = rest.split_at_checked(Wall::TEXT_LEN)?;
         let rest = rest.strip_prefix(TYPE_KEY)?;
-        let end = rest.iter().position(|&byte| byte == b'"')?;
+        // No type holds an escape: behind one that does, no payload's key is found.
+        let end = rest.iter().position(|&byte| matches!(byte, b'"' | b'\\'))?;
         let kind = std::str::from_utf8(&rest[..end]).ok()?;
         let payload = rest[end..].strip_prefix(PAYLOAD_KEY)?;
         let id = EventId::parse(&body[ID_KEY.len()..ID_KEY.len() + EventId::TEXT_LEN])?;
@@ -311,6 +312,16 @@ mod tests {
         assert!(attest.starts_with(b"{\"ack\":\"000000000040\",\"crc\":\""));
         let sealed = unseal(attest.strip_suffix(b"\n").unwrap()).unwrap();
         assert_eq!((sealed.body, sealed.ack), (&b""[..], 0x40));
+    }
+
+    #[test]
+    fn a_line_whose_type_holds_an_escape_is_no_event() {
+        let line = String::from_utf8(event_line(7, "hello", 0)).unwrap();
+        for (kind, is_event) in [("user/message", true), (r"user\u002fmessage", false)] {
+            let line = line.replace("user/message", kind);
+            let body = &line.as_bytes()[..line.len() - 1 - SUFFIX_LEN];
+            assert_eq!(shape().event(body).is_some(), is_event, "{line}");
+        }
     }
 
     #[test]
