@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 /// What to do about counts that have changed for a reason.
-pub(crate) const HOW_TO_ACCEPT: &str = "`cargo bench --bench counts -- --accept`";
+pub(crate) const HOW_TO_ACCEPT: &str = "`cargo bench --profile counts --bench counts -- --accept`";
 
 /// What was counted, and under what.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

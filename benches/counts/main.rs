@@ -1,12 +1,14 @@
 //! How many instructions every cost centre takes, by callgrind, held against the counts that are
 //! committed in `counts.json`.
 //!
-//!     cargo bench --bench counts                 fails where a case grew by more than a tenth
-//!     cargo bench --bench counts -- --accept     commits what is counted now
+//!     cargo bench --profile counts --bench counts                fails where a case grew by more than a tenth
+//!     cargo bench --profile counts --bench counts -- --accept    commits what is counted now
 //!
 //! A count does not depend on how busy the machine is, so unlike a time it can pass or fail. It does
 //! depend on the compiler, the C library and what processor valgrind shows to the program: where those
 //! are not the ones of the committed counts, growth is only reported.
+//!
+//! It is built as what ships is, but for the symbols, in a profile of its own.
 //!
 //! The program runs itself below valgrind, without any environment. There `measured` is all that is
 //! counted, and each return from it writes a count: the cases are told apart by their order.
@@ -50,6 +52,10 @@ fn main() {
             other => fail(&format!("no option {other}: there is only --accept")),
         }
     }
+    if !is_what_ships() {
+        println!("counts: skipped, this build is not what ships: `cargo bench --profile counts`");
+        return;
+    }
     let Some(Counted { works, counts }) = count() else {
         println!("counts: skipped, there is no valgrind here (`apt-get install valgrind`)");
         return;
@@ -73,6 +79,13 @@ fn main() {
     if !complaints.is_empty() {
         std::process::exit(1);
     }
+}
+
+/// Whether this program was built by the profile that is made for it, and not by that of the other
+/// benches. Cargo names the folder of a build after its profile.
+fn is_what_ships() -> bool {
+    let program = env::current_exe().expect("a program has a path");
+    program.ancestors().nth(2).is_some_and(|folder| folder.ends_with("counts"))
 }
 
 fn fail(problem: &str) -> ! {
