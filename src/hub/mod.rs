@@ -245,11 +245,8 @@ impl Hub {
         client.took = self.now;
         client.sent_bytes += n as u64;
         client.conn.advance(n);
-        let has_backlog = !client.backlog.is_empty();
         self.drained(tag);
-        if has_backlog {
-            self.resume(tag);
-        }
+        self.resume(tag);
     }
 
     /// Its socket takes no more for now: what of the live tail waits here has been refused.
