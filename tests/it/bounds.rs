@@ -151,6 +151,56 @@ fn a_message_in_a_million_fragments_with_pings_between_costs_what_it_weighs() {
     }
 }
 
+/// What a peer may make one connection own beside its ring: a message as it grows, a share of input that
+/// was read too early, the answers that it does not take.
+const CONNECTION_KIB_MAX: u64 = 3 * 1024;
+
+#[test]
+fn whatever_a_peer_sends_its_connection_owns_3_mib_at_most() {
+    const PEERS: usize = 16;
+    let names: Vec<String> = (0..PEERS).map(|n| format!("s{n}")).chain(["s".into()]).collect();
+    let sessions: Vec<&str> = names.iter().map(String::as_str).collect();
+    let server = Server::start(&sessions, &json!({}));
+    let mut lively = server.subscribed("s");
+    lively.turn("warm");
+    // A message that lacks its last byte, and then pings whose pongs nobody takes.
+    let mut bytes = Vec::new();
+    for n in 0..32 {
+        bytes.extend(masked(false, if n == 0 { TEXT } else { CONTINUATION }, &vec![b'x'; 32_767]));
+    }
+    let ping = masked(true, PING, &[b'x'; 125]).repeat(100);
+    let before = server.resident_kib();
+    let mut peers: Vec<TcpStream> = sessions[..PEERS]
+        .iter()
+        .map(|session| {
+            let mut stream = TcpStream::connect(server.addr()).unwrap();
+            stream.write_all(handshake(session, &token(session)).as_bytes()).unwrap();
+            stream.write_all(&bytes).unwrap();
+            stream.set_nonblocking(true).unwrap();
+            stream
+        })
+        .collect();
+    // As much as it takes, and more than it may keep: 8 MB each would be seen.
+    let mut sent = [(0, 0); PEERS];
+    for _ in 0..400 {
+        for (stream, (poured, at)) in peers.iter_mut().zip(&mut sent) {
+            while *poured < 64 << 20
+                && let Ok(n) = stream.write(&ping[*at..])
+            {
+                (*poured, *at) = (*poured + n, (*at + n) % ping.len());
+            }
+        }
+        lively.send_text("no frame");
+        lively.expect_error("bad_frame");
+    }
+    let least = sent.iter().map(|(poured, _)| *poured).min();
+    assert!(least > Some(128 << 10) && least < Some(64 << 20), "it is not read any more: {sent:?}");
+    let grown = server.peak_resident_kib().saturating_sub(before);
+    assert!(grown > 512 * PEERS as u64, "{grown} KiB: the messages are there");
+    assert!(grown < CONNECTION_KIB_MAX * PEERS as u64, "{grown} KiB for {PEERS} connections");
+    assert_eq!(lively.turn("unharmed").last().unwrap().payload["status"], "completed");
+}
+
 #[test]
 fn twenty_thousand_subscribes_end_in_the_last_one() {
     let server = Server::start(&["s1"], &json!({}));

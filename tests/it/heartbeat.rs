@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use crate::harness::wire::{PING, PONG, Wire, masked};
-use crate::harness::{Server, token};
+use crate::harness::{Server, eventually, token};
 
 #[test]
 fn a_quiet_client_that_answers_stays_connected() {
@@ -25,6 +25,10 @@ fn a_peer_that_answers_nothing_is_dropped() {
         assert!(pings < 20, "still connected after {pings} pings without an answer");
     }
     assert!(pings >= 2, "dropped after {pings} pings");
+    // As one whose other end is gone without a word: nothing comes, and nothing says so.
+    eventually("the cause in the log", || {
+        server.stderr().contains("disconnected session=s1 cause=\"timed out\"").then_some(())
+    });
     let mut client = server.subscribed("s1");
     assert_eq!(client.turn("hello").last().unwrap().payload["status"], "completed");
 }

@@ -11,6 +11,7 @@ mod approvals;
 mod attach;
 mod bad_frame;
 mod bounds;
+mod bounds_table;
 mod cancel;
 mod close_codes;
 mod commands;

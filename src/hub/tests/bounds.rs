@@ -29,6 +29,27 @@ fn a_handshake_and_a_close_have_their_deadlines() {
 }
 
 #[test]
+fn a_close_of_ours_that_is_not_answered_ends_as_soon() {
+    let mut world = World::new(vec![step(&["x"])], |_| {});
+    let (first, deaf) = (world.connect(0), world.connect(1));
+    world.peer(deaf).takes = 0;
+    let second = world.connect(0);
+    world.connect(1);
+    assert_eq!(world.peer(first).close, Some(4409));
+    assert_eq!(world.peer(deaf).close, None, "it does not even take it");
+    for _ in 0..4 {
+        world.pass(1000);
+        // Whatever it still says is no answer.
+        world.send(first, WAKE);
+    }
+    assert_eq!(world.closed, []);
+    world.pass(1000);
+    assert_eq!(world.closed, [first, deaf]);
+    world.settle();
+    assert!(world.hub.clients.get(second).is_some());
+}
+
+#[test]
 fn a_flood_of_frames_is_read_only_as_fast_as_its_agent_takes_them() {
     let mut world = World::new(vec![step(&["x"])], |_| {});
     let tag = world.connect(0);
@@ -74,17 +95,23 @@ fn a_peer_that_takes_no_answers_is_not_read() {
 fn a_handshake_or_a_body_that_trickles_has_the_same_deadlines() {
     let mut world = World::new(vec![step(&["x"])], |_| {});
     let slow = world.dial(b"");
-    let posts = world.dial(b"");
-    let posted = b"POST /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n";
-    world.bytes(posts, posted);
-    assert!(world.peer(posts).head.starts_with("HTTP/1.1 405 "), "no body is waited for");
+    // A body where none belongs is not waited for, whatever the method.
+    let announced = "/healthz HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n";
+    let bodies = [("POST", 405), ("GET", 400)].map(|(method, status)| {
+        let tag = world.dial(format!("{method} {announced}").as_bytes());
+        let head = &world.peer(tag).head;
+        assert!(head.starts_with(&format!("HTTP/1.1 {status} ")), "{method}: {head}");
+        tag
+    });
     let mut closed = Vec::new();
     for (second, byte) in (1..).zip(handshake(0, "t0").into_bytes()) {
         world.bytes(slow, &[byte]);
-        if world.hub.clients.get(posts).is_some() {
-            world.bytes(posts, b"x");
-            let held = world.hub.clients.get(posts).map_or(0, |client| client.backlog.len());
-            assert_eq!(held, 0, "what it still says is discarded");
+        for tag in bodies {
+            if world.hub.clients.get(tag).is_some() {
+                world.bytes(tag, b"x");
+                let held = world.hub.clients.get(tag).map_or(0, |client| client.backlog.len());
+                assert_eq!(held, 0, "what it still says is discarded");
+            }
         }
         world.pass(1000);
         closed.extend(std::mem::take(&mut world.closed).into_iter().map(|tag| (second, tag)));
@@ -92,7 +119,8 @@ fn a_handshake_or_a_body_that_trickles_has_the_same_deadlines() {
             break;
         }
     }
-    assert_eq!(closed, [(5, posts), (10, slow)]);
+    let [posts, gets] = bodies;
+    assert_eq!(closed, [(5, posts), (5, gets), (10, slow)]);
 }
 
 #[test]
