@@ -60,8 +60,10 @@ impl fmt::Debug for Token {
 }
 
 /// Which tokens open which session. A session may have several at once: a rotation with overlap.
+///
+/// There may be a hundred thousand: copies share one table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Tokens(BTreeMap<SessionId, Vec<Token>>);
+pub struct Tokens(Arc<BTreeMap<SessionId, Vec<Token>>>);
 
 impl Tokens {
     /// Reads a tokens file: `{"session": "token"}` or `{"session": ["token", "token"]}`.
@@ -91,7 +93,9 @@ impl Tokens {
 
     /// Lets `token` open `session`.
     pub fn add(&mut self, session: SessionId, token: Token) {
-        let tokens = self.0.entry(session).or_default();
+        // Most have one for ever.
+        let none = || Vec::with_capacity(1);
+        let tokens = Arc::make_mut(&mut self.0).entry(session).or_insert_with(none);
         if !tokens.contains(&token) {
             tokens.push(token);
         }
@@ -100,8 +104,11 @@ impl Tokens {
     /// These and those.
     #[must_use]
     pub fn united(&self, others: &Tokens) -> Tokens {
+        if self.is_empty() {
+            return others.clone();
+        }
         let mut union = self.clone();
-        for (session, tokens) in &others.0 {
+        for (session, tokens) in &*others.0 {
             for token in tokens {
                 union.add(session.clone(), token.clone());
             }

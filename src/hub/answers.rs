@@ -1,6 +1,6 @@
 //! What comes up from the workers and from the embedding program.
 
-use super::entry::{Entry, Log, Place, Standing};
+use super::entry::{Entry, Standing};
 use super::{Hub, Options, ToolOrder};
 use crate::conn::slab::Tag;
 use crate::disk::Tip;
@@ -48,7 +48,7 @@ impl Hub {
             Err(Unopened::Failed { reason }) => Some(("log cannot be opened", reason.clone())),
         };
         if let Some((event, cause)) = failure
-            && !matches!((&entry.log, &outcome), (Log::Not(Unopened::Damaged { .. }), _))
+            && entry.damage().is_none()
         {
             let note = Note::new(Level::Error, event).about(&entry.session);
             self.orders.notes.push(note.with("cause", cause));
@@ -56,18 +56,19 @@ impl Hub {
         let entry = self.agents.get_mut(agent).expect("it was there a line ago");
         let was_open = entry.tip().is_some();
         match outcome {
-            Ok(tip) => entry.log = Log::At(tip),
+            Ok(tip) => entry.set_tip(tip),
             // What is known to be there is, whatever keeps it from being opened now.
             Err(Unopened::Missing | Unopened::Full | Unopened::Failed { .. }) if was_open => {}
-            Err(why) => entry.log = Log::Not(why),
+            Err(why) => entry.set_unopened(why),
         }
-        if matches!(entry.log, Log::Not(Unopened::Damaged { .. })) {
+        if entry.damage().is_some() {
             self.set_standing(agent, Some(Standing::Damaged));
         }
         let entry = self.agents.get_mut(agent).expect("it was there a line ago");
-        let (client, waiting) = (entry.client, std::mem::take(&mut entry.waiting));
+        let (client, waiting) = (entry.client, std::mem::take(&mut entry.stay().waiting));
+        let missing = matches!(entry.unopened(), Some(Unopened::Missing));
         // Nobody had asked for it to be made when the job left; by now somebody has.
-        let comes_late = entry.create && matches!(entry.log, Log::Not(Unopened::Missing));
+        let comes_late = entry.stay().create && missing;
         if comes_late {
             self.post(agent, Input::Clock);
         } else if let Some(tag) = client
@@ -75,10 +76,10 @@ impl Hub {
         {
             if entry.tip().is_some() {
                 self.greet_or_open(tag, agent);
-            } else if !matches!(entry.log, Log::Not(Unopened::Missing)) {
+            } else if !missing {
                 // A session that is only missing was looked for before this client came: its own
                 // turn is when that job is home, and then it is made.
-                let full = matches!(entry.log, Log::Not(Unopened::Full));
+                let full = matches!(entry.unopened(), Some(Unopened::Full));
                 let why = if full { "storage full" } else { "the session's log cannot be opened" };
                 self.fail(tag, ErrorCode::Internal, why);
             }
@@ -90,8 +91,9 @@ impl Hub {
 
     fn command_upstream(&mut self, agent: Tag, command: Upstream) {
         if let Some(entry) = self.agents.get_mut(agent) {
-            entry.forget_upstream();
-            entry.upstream = matches!(command, Upstream::Connect { .. });
+            let stay = entry.stay();
+            stay.forget_upstream();
+            stay.upstream = matches!(command, Upstream::Connect { .. });
             self.orders.upstream.push((agent, command));
         }
     }
@@ -142,9 +144,9 @@ impl Hub {
 
     /// A text from the embedding program, as a client's `inject`.
     pub fn inject(&mut self, session: &SessionId, text: String, wake: bool) {
-        let agent = self.entry_of(session);
+        let agent = self.agents.find_or_insert(session);
         if let Some(entry) = self.agents.get_mut(agent) {
-            entry.create = true;
+            entry.stay().create = true;
         }
         let command = Command::Inject { text, wake };
         self.post(agent, Input::Command { from: None, command });
@@ -152,13 +154,13 @@ impl Hub {
 
     /// Resumes the open turn of a session, if there is one.
     pub fn resume_turn(&mut self, session: &crate::proto::ident::SessionId) {
-        let agent = self.entry_of(session);
+        let agent = self.agents.find_or_insert(session);
         self.post(agent, Input::Resume);
     }
 
     /// Lets a session go on where the last server ended.
     pub fn recover(&mut self, session: &SessionId) {
-        let agent = self.entry_of(session);
+        let agent = self.agents.find_or_insert(session);
         self.post(agent, Input::Recover);
     }
 
@@ -199,8 +201,7 @@ impl Hub {
 
     /// Agents by what they do, for the metrics: known, resident, in a job.
     pub fn agents(&self) -> (usize, usize, usize) {
-        let resident = |entry: &Entry| matches!(entry.place, Place::Home(_));
-        let resident = self.agents.iter().filter(|(_, entry)| resident(entry)).count();
+        let resident = self.agents.iter().filter(|(_, entry)| entry.agent().is_some()).count();
         (self.agents.len(), resident, self.residents.out)
     }
 }

@@ -20,7 +20,7 @@ impl Hub {
             Command::SetModel { role, model } => self.set_model(tag, agent, role, model),
             command => {
                 let Some(entry) = self.agents.get_mut(agent) else { return };
-                entry.frame_bytes += FRAME_ALLOWANCE_BYTES + weight(&command);
+                entry.stay().frame_bytes += FRAME_ALLOWANCE_BYTES + weight(&command);
                 let from = Some(ConnTag { slot: tag.slot, generation: tag.generation });
                 self.post(agent, Input::Command { from, command });
             }
@@ -31,7 +31,8 @@ impl Hub {
     /// it; nothing is logged (clarifications, section 4).
     fn set_model(&mut self, tag: Tag, agent: Tag, role: String, model: ModelSpec) {
         let Some(entry) = self.agents.get_mut(agent) else { return };
-        let roles = if self.options.roles_per_agent { &mut entry.roles } else { &mut self.roles };
+        let own = self.options.roles_per_agent;
+        let roles = if own { &mut entry.stay().roles } else { &mut self.roles };
         let refusal = if !self.settings.providers.contains_key(&*model.provider) {
             "set_model: model: no provider of that name is configured"
         } else if role.len() > ROLE_BYTES_MAX {

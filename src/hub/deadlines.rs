@@ -82,9 +82,10 @@ impl Hub {
             self.deadlines.agents.pop();
             let agent = Tag { slot, generation };
             if let Some(entry) = self.agents.get_mut(agent)
-                && entry.wake_at == Some(when)
+                && let Some(stay) = &mut entry.stay
+                && stay.wake_at == Some(when)
             {
-                entry.wake_at = None;
+                stay.wake_at = None;
                 self.post(agent, Input::Clock);
             }
         }

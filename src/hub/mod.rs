@@ -20,6 +20,7 @@ mod providers;
 mod replay;
 mod requests;
 mod residents;
+mod sessions;
 mod stop;
 mod sweep;
 mod tools;
@@ -32,7 +33,7 @@ use crate::conn::{Conn, Incoming};
 use crate::limits::{CLOSE_S, HANDSHAKE_S, MAILBOX_FRAME_BYTES_MAX, UPSTREAM_BYTES_MAX};
 use crate::proto::event::ErrorCode;
 use crate::proto::http::{Status, write_response};
-use crate::proto::ident::{ModelSpec, SessionId};
+use crate::proto::ident::ModelSpec;
 use crate::proto::time::Mono;
 use crate::work::advance::{Input, NetEvent};
 use crate::work::meter::Meter;
@@ -42,13 +43,11 @@ use crate::work::tools::Launched;
 use crate::work::{Job, Upstream};
 use client::{Client, Purpose};
 use deadlines::Deadlines;
-use entry::Entry;
-#[cfg(test)]
-use entry::Place;
 pub use options::Options;
 use providers::Providers;
 use residents::Residents;
-use std::collections::{BTreeMap, HashMap};
+use sessions::Sessions;
+use std::collections::BTreeMap;
 use std::io::IoSlice;
 use std::sync::Arc;
 pub use stop::Stage;
@@ -119,8 +118,7 @@ pub struct Hub {
     tokens: Tokens,
     roles: BTreeMap<String, ModelSpec>,
     clients: Slab<Client>,
-    agents: Slab<Entry>,
-    by_session: HashMap<SessionId, Tag>,
+    agents: Sessions,
     gate: Gate,
     deadlines: Deadlines,
     residents: Residents,
@@ -152,8 +150,7 @@ impl Hub {
             tokens,
             roles,
             clients: Slab::default(),
-            agents: Slab::default(),
-            by_session: HashMap::new(),
+            agents: Sessions::default(),
             gate,
             deadlines: Deadlines::default(),
             residents: Residents::default(),
@@ -282,17 +279,16 @@ impl Hub {
     pub fn wants_upstream(&self, agent: Tag) -> bool {
         self.agents
             .get(agent)
-            .is_some_and(|entry| entry.upstream_bytes < UPSTREAM_BYTES_MAX && !entry.stalled)
+            .and_then(|entry| entry.stay.as_ref())
+            .is_some_and(|stay| stay.upstream_bytes < UPSTREAM_BYTES_MAX && !stay.stalled)
     }
 
     /// Something happened on the provider connection of `agent`.
     pub fn upstream(&mut self, agent: Tag, event: NetEvent) {
         let Some(entry) = self.agents.get_mut(agent) else { return };
-        if !entry.upstream {
-            return;
-        }
+        let Some(stay) = entry.stay.as_mut().filter(|stay| stay.upstream) else { return };
         if let NetEvent::Bytes(bytes) = &event {
-            entry.upstream_bytes += bytes.len();
+            stay.upstream_bytes += bytes.len();
         }
         self.post(agent, Input::Net(event));
     }
@@ -312,7 +308,8 @@ impl Hub {
             Purpose::Socket { agent, .. } => self
                 .agents
                 .get(agent)
-                .is_none_or(|entry| entry.frame_bytes < MAILBOX_FRAME_BYTES_MAX),
+                .and_then(|entry| entry.stay.as_ref())
+                .is_none_or(|stay| stay.frame_bytes < MAILBOX_FRAME_BYTES_MAX),
             _ => true,
         };
         room && client.conn.takes_input()
@@ -443,20 +440,10 @@ impl Hub {
         self.clients.get_mut(tag).map(|client| &mut client.conn)
     }
 
-    /// The entry of a session; a new one for a session this process has not heard of.
-    fn entry_of(&mut self, session: &SessionId) -> Tag {
-        if let Some(&tag) = self.by_session.get(session) {
-            return tag;
-        }
-        let tag = self.agents.insert(Entry::new(session.clone()));
-        self.by_session.insert(session.clone(), tag);
-        tag
-    }
-
     /// Puts an input into an agent's mailbox, and sends the agent out if it is at home.
     fn post(&mut self, agent: Tag, input: Input) {
         if let Some(entry) = self.agents.get_mut(agent) {
-            entry.mailbox.push(input);
+            entry.stay().mailbox.push(input);
             self.dispatch(agent);
         }
     }
@@ -467,13 +454,13 @@ impl Hub {
         let agent = self.clients.get(client).and_then(Client::agent).expect("a connected client");
         let entry = self.agents.get_mut(agent).expect("an agent's entry stays");
         entry.evict();
-        assert!(matches!(entry.place, Place::Evicted), "it had nothing to do");
+        assert!(entry.agent().is_none() && !entry.is_out(), "it had nothing to do");
     }
 
     /// Logs of agents at home that hold a descriptor.
     #[cfg(test)]
     fn open_files_for_test(&self) -> usize {
-        let holds = |entry: &Entry| matches!(&entry.place, Place::Home(body) if body.holds_file());
-        self.agents.iter().filter(|(_, entry)| holds(entry)).count()
+        let agents = self.agents.iter().filter_map(|(_, entry)| entry.agent());
+        agents.filter(|agent| agent.holds_file()).count()
     }
 }

@@ -33,15 +33,16 @@ impl Hub {
         let bounded = |name: &str| self.provider_bound(name).is_some();
         let place = place.filter(|place| bounded(place.provider()));
         let Some(entry) = self.agents.get_mut(agent) else { return };
-        if entry.provider_place == place {
+        if entry.provider_place() == place.as_ref() {
             return;
         }
-        let granted = entry.mailbox.iter().any(|input| matches!(input, Input::Granted));
+        let stay = entry.stay();
+        let granted = stay.mailbox.iter().any(|input| matches!(input, Input::Granted));
         if granted && matches!(place, Some(Place::Wanted(_))) {
             // The grant has crossed with it: what it wants is on its way.
             return;
         }
-        let old = std::mem::replace(&mut entry.provider_place, place.clone());
+        let old = std::mem::replace(&mut stay.provider_place, place.clone());
         if let Some(Place::Taken(name)) = old {
             self.queue(&name).taken -= 1;
             self.grant(&name);
@@ -61,11 +62,11 @@ impl Hub {
         let Some(bound) = self.provider_bound(name) else { return };
         while self.queue(name).taken < bound {
             let Some(agent) = self.queue(name).waiting.pop_front() else { return };
-            let wanted = Some(Place::Wanted(Arc::clone(name)));
+            let wanted = Place::Wanted(Arc::clone(name));
             if let Some(entry) = self.agents.get_mut(agent)
-                && entry.provider_place == wanted
+                && entry.provider_place() == Some(&wanted)
             {
-                entry.provider_place = Some(Place::Taken(Arc::clone(name)));
+                entry.stay().provider_place = Some(Place::Taken(Arc::clone(name)));
                 self.queue(name).taken += 1;
                 self.post(agent, Input::Granted);
             }
@@ -90,7 +91,7 @@ impl Hub {
 
     /// The provider that an agent's request waits for, if it does.
     pub(super) fn waits_for(&self, agent: Tag) -> Option<&str> {
-        match &self.agents.get(agent)?.provider_place {
+        match self.agents.get(agent)?.provider_place() {
             Some(Place::Wanted(name)) => Some(name),
             _ => None,
         }

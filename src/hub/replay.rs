@@ -198,7 +198,7 @@ impl Hub {
     pub(super) fn publish(&mut self, published: &Published) {
         let Published { agent, lines, first, count, tip, .. } = published;
         let Some(entry) = self.agents.get_mut(*agent) else { return };
-        entry.log = super::entry::Log::At(*tip);
+        entry.set_tip(*tip);
         let Some(tag) = entry.client else { return };
         let Some(client) = self.clients.get_mut(tag) else { return };
         let Some(stream) = &mut client.stream else { return };

@@ -2,7 +2,6 @@
 
 use super::Hub;
 use super::client::{History, Purpose, Stream};
-use super::entry::Log;
 use super::residents::main_model;
 use super::stop::Stage;
 use crate::agent::Snapshot;
@@ -124,7 +123,7 @@ impl Hub {
     /// gets 401.
     fn reader(&mut self, tag: Tag, head: &Head, agent_id: &str) -> Option<(Tag, Token)> {
         if let Some((session, token)) = self.authorize(head, agent_id) {
-            return Some((self.entry_of(&session), token));
+            return Some((self.agents.find_or_insert(&session), token));
         }
         self.counters.unauthorized += 1;
         self.refuse(tag, head, &Refusal::Unauthorized);
@@ -133,9 +132,9 @@ impl Hub {
 
     /// An authorized connection becomes the agent's one connection.
     fn attach(&mut self, tag: Tag, session: &SessionId, token: Token) {
-        let agent = self.entry_of(session);
+        let agent = self.agents.find_or_insert(session);
         let entry = self.agents.get_mut(agent).expect("an agent's entry stays");
-        entry.create = true;
+        entry.stay().create = true;
         if let Some(old) = entry.client {
             self.counters.superseded += 1;
             self.hear_out(old);
@@ -201,7 +200,7 @@ impl Hub {
         if entry.tip().is_some() {
             return self.answer(tag);
         }
-        entry.waiting.push(tag);
+        entry.stay().waiting.push(tag);
         self.post(agent, Input::Clock);
     }
 
@@ -211,8 +210,8 @@ impl Hub {
         let Some(agent) = client.agent() else { return };
         let entry = self.agents.get(agent).expect("an agent's entry stays");
         let Some(tip) = entry.tip() else {
-            let (status, why) = match &entry.log {
-                Log::Not(Unopened::Failed { .. }) => {
+            let (status, why) = match entry.unopened() {
+                Some(Unopened::Failed { .. }) => {
                     (Status::InternalServerError, "the log cannot be opened")
                 }
                 _ => (Status::NotFound, "no such session yet: it begins with its first connection"),
@@ -243,18 +242,16 @@ impl Hub {
     pub(super) fn show(&mut self, tag: Tag, agent: Tag, snapshot: Option<&Snapshot>) {
         let Some(entry) = self.agents.get(agent) else { return };
         let Some(tip) = entry.tip() else { return self.answer(tag) };
-        let damage = match &entry.log {
-            Log::Not(Unopened::Damaged { place, .. }) => Some(place.as_str()),
-            _ if snapshot.is_none() => {
-                let status = Status::InternalServerError;
-                return self.respond(tag, status, "the log cannot be opened");
-            }
-            _ => None,
-        };
+        let damage = entry.damage();
+        if damage.is_none() && snapshot.is_none() {
+            let status = Status::InternalServerError;
+            return self.respond(tag, status, "the log cannot be opened");
+        }
         let mut roles: BTreeMap<&str, &ModelSpec> =
             self.roles.iter().map(|(role, model)| (&**role, model)).collect();
-        roles.extend(entry.roles.iter().map(|(role, model)| (&**role, model)));
-        let main = main_model(&entry.roles, &self.roles);
+        let own = entry.stay.as_ref().map(|stay| &stay.roles);
+        roles.extend(own.into_iter().flatten().map(|(role, model)| (&**role, model)));
+        let main = main_model(own, &self.roles);
         roles.insert(MAIN_ROLE, &main);
         let waits_for = self.waits_for(agent);
         let body = snapshot_json(

@@ -5,7 +5,7 @@
 //! lazily: a place whose stamp is no longer the agent's own is skipped.
 
 use super::Hub;
-use super::entry::{Log, Place, Standing};
+use super::entry::{Place, Standing};
 use crate::conn::slab::Tag;
 use crate::proto::ident::ModelSpec;
 use crate::work::advance::{Advance, Input};
@@ -19,7 +19,9 @@ pub(super) struct Residents {
     /// Agents at home with nothing to do.
     idle: VecDeque<Tag>,
     /// Agents at home whose log holds a descriptor, with the stamp of that stay.
-    files: VecDeque<(Tag, u32)>,
+    files: VecDeque<(Tag, u64)>,
+    /// The newest of those stamps.
+    file_stamp: u64,
     /// How many of `files` are not stale.
     open: usize,
     /// Agents that count against `max_agents`.
@@ -41,36 +43,37 @@ impl Hub {
     pub(super) fn dispatch(&mut self, agent: Tag) {
         let stopping = self.is_stopping();
         let Some(entry) = self.agents.get_mut(agent) else { return };
-        if entry.mailbox.is_empty() || matches!(entry.place, Place::Out) {
+        let Some(stay) = &mut entry.stay else { return };
+        if stay.mailbox.is_empty() || matches!(stay.place, Place::Out) {
             return;
         }
-        let body = match std::mem::replace(&mut entry.place, Place::Out) {
+        let body = match std::mem::replace(&mut stay.place, Place::Out) {
             Place::Home(body) => Some(body),
             Place::Evicted | Place::Out => None,
         };
         if body.as_ref().is_some_and(|body| body.holds_file()) {
-            entry.file_stamp = entry.file_stamp.wrapping_add(1);
+            stay.file_stamp = NO_STAMP;
             self.residents.open -= 1;
         }
-        entry.wake_at = None;
-        let was_full = entry.frame_bytes > 0;
-        entry.frame_bytes = 0;
-        if entry.upstream_bytes > 0 {
-            entry.upstream_bytes = 0;
+        stay.wake_at = None;
+        let was_full = stay.frame_bytes > 0;
+        stay.frame_bytes = 0;
+        if stay.upstream_bytes > 0 {
+            stay.upstream_bytes = 0;
             self.orders.thirsty.push(agent);
         }
-        let mut inputs = std::mem::take(&mut entry.mailbox);
+        let mut inputs = std::mem::take(&mut stay.mailbox);
         if std::mem::take(&mut entry.parked) {
             inputs.insert(0, Input::Resume);
         }
-        let model = main_model(&entry.roles, &self.roles);
+        let model = main_model(Some(&stay.roles), &self.roles);
         let client = entry.client;
         self.orders.jobs.push(Job::Advance(Advance {
             agent,
             session: entry.session.clone(),
             body,
-            create: entry.create,
-            last_error: entry.last_error.take(),
+            create: stay.create,
+            last_error: stay.last_error.take(),
             inputs,
             settings: self.settings.clone(),
             model,
@@ -90,48 +93,52 @@ impl Hub {
         let Home { agent, body, wake_at, again, emptied } = home;
         self.residents.out -= 1;
         let Some(entry) = self.agents.get_mut(agent) else { return };
-        let called = std::mem::take(&mut entry.called);
+        let (unknown, connected) = (entry.tip().is_none(), entry.client.is_some());
+        let stay = entry.stay();
+        let called = std::mem::take(&mut stay.called);
         let Some(body) = body else {
-            entry.place = Place::Evicted;
+            stay.place = Place::Evicted;
             // Whoever came after the answer of that job waits for one of their own.
-            if entry.tip().is_none() && (entry.client.is_some() || !entry.waiting.is_empty()) {
-                entry.mailbox.push(Input::Clock);
+            if unknown && (connected || !stay.waiting.is_empty()) {
+                stay.mailbox.push(Input::Clock);
             }
             self.set_provider_place(agent, None);
             self.repin(agent);
             // What came meanwhile is refused like the rest, or finds that the log opens by now.
             self.dispatch(agent);
             self.trimmed(agent);
+            self.end_stay(agent);
             return;
         };
-        entry.wake_at = wake_at;
+        stay.wake_at = wake_at;
         // An agent that waits for a human's next text keeps none.
-        if (again || wake_at.is_some()) && entry.mailbox.capacity() == 0 {
-            entry.mailbox = emptied;
+        if (again || wake_at.is_some()) && stay.mailbox.capacity() == 0 {
+            stay.mailbox = emptied;
         }
         let stalled = body.is_stalled();
-        let was_stalled = std::mem::replace(&mut entry.stalled, stalled);
-        let was_told = std::mem::take(&mut entry.retrying);
+        let was_stalled = std::mem::replace(&mut stay.stalled, stalled);
+        let was_told = std::mem::take(&mut stay.retrying);
         let busy = body.is_busy();
         if body.holds_file() {
             self.residents.open += 1;
-            self.residents.files.push_back((agent, entry.file_stamp));
+            self.residents.file_stamp += 1;
+            stay.file_stamp = self.residents.file_stamp;
+            self.residents.files.push_back((agent, stay.file_stamp));
         }
         let provider_place = body.provider_place();
         let standing = Standing::from(body.status());
-        entry.place = Place::Home(body);
-        if called && entry.client.is_none() {
-            entry.evict();
+        stay.place = Place::Home(body);
+        if again {
+            stay.mailbox.push(Input::Clock);
+        }
+        if called && !connected {
+            self.evict(agent);
+        } else if !busy && !stay.idle {
+            stay.idle = true;
+            self.residents.idle.push_back(agent);
         }
         if let Some(due) = wake_at {
             self.deadlines.wake(agent, due);
-        }
-        if !busy && !entry.idle && matches!(entry.place, Place::Home(_)) {
-            entry.idle = true;
-            self.residents.idle.push_back(agent);
-        }
-        if again {
-            self.agents.get_mut(agent).expect("it has just come").mailbox.push(Input::Clock);
         }
         self.set_provider_place(agent, provider_place);
         self.set_standing(agent, Some(standing));
@@ -148,15 +155,16 @@ impl Hub {
     pub(super) fn lost(&mut self, agent: Tag) {
         self.residents.out -= 1;
         if let Some(entry) = self.agents.get_mut(agent) {
-            entry.place = Place::Evicted;
-            entry.log = Log::Unknown;
-            entry.called = false;
-            let was_stalled = std::mem::take(&mut entry.stalled);
-            let was_told = std::mem::take(&mut entry.retrying);
-            entry.wake_at = None;
-            entry.frame_bytes = 0;
-            entry.upstream_bytes = 0;
-            let mailbox = std::mem::take(&mut entry.mailbox);
+            entry.forget_log();
+            let stay = entry.stay();
+            stay.place = Place::Evicted;
+            stay.called = false;
+            let was_stalled = std::mem::take(&mut stay.stalled);
+            let was_told = std::mem::take(&mut stay.retrying);
+            stay.wake_at = None;
+            stay.frame_bytes = 0;
+            stay.upstream_bytes = 0;
+            let mailbox = std::mem::take(&mut stay.mailbox);
             self.set_provider_place(agent, None);
             self.set_standing(agent, None);
             self.repin(agent);
@@ -178,19 +186,37 @@ impl Hub {
         self.trimmed(agent);
     }
 
+    /// Lets an agent leave memory, if it has nothing to do.
+    fn evict(&mut self, agent: Tag) {
+        let Some(entry) = self.agents.get_mut(agent) else { return };
+        if let Some(file) = entry.evict() {
+            self.residents.open -= 1;
+            self.orders.jobs.push(Job::Close(vec![file]));
+        }
+    }
+
+    /// Gives back what an agent's stay needed, if it is over.
+    fn end_stay(&mut self, agent: Tag) {
+        if let Some(entry) = self.agents.get_mut(agent) {
+            entry.end_stay();
+        }
+    }
+
     fn make_room(&mut self) {
         while self.residents.idle.len() > self.options.idle_residents_max {
             let Some(tag) = self.residents.idle.pop_front() else { break };
             let Some(entry) = self.agents.get_mut(tag) else { continue };
-            entry.idle = false;
-            entry.evict();
+            entry.stay().idle = false;
+            self.evict(tag);
+            self.end_stay(tag);
         }
         let mut files = Vec::new();
         while self.residents.open > self.options.open_files_max {
             let Some((tag, stamp)) = self.residents.files.pop_front() else { break };
             if let Some(entry) = self.agents.get_mut(tag)
-                && entry.file_stamp == stamp
-                && let Place::Home(body) = &mut entry.place
+                && let Some(stay) = &mut entry.stay
+                && stay.file_stamp == stamp
+                && let Place::Home(body) = &mut stay.place
                 && let Some(file) = body.take_file()
             {
                 self.residents.open -= 1;
@@ -203,7 +229,8 @@ impl Hub {
         if self.residents.files.len() > 2 * self.options.open_files_max + 64 {
             let agents = &self.agents;
             self.residents.files.retain(|(tag, stamp)| {
-                agents.get(*tag).is_some_and(|entry| entry.file_stamp == *stamp)
+                let stay = agents.get(*tag).and_then(|entry| entry.stay.as_ref());
+                stay.is_some_and(|stay| stay.file_stamp == *stamp)
             });
         }
     }
@@ -211,7 +238,8 @@ impl Hub {
     /// Counts an agent as one that cannot be evicted, or no longer.
     pub(super) fn repin(&mut self, agent: Tag) {
         let Some(entry) = self.agents.get_mut(agent) else { return };
-        let pinned = entry.client.is_some() || (entry.is_busy() && !entry.called);
+        let called = entry.stay.as_ref().is_some_and(|stay| stay.called);
+        let pinned = entry.client.is_some() || (entry.is_busy() && !called);
         if pinned != entry.pinned {
             entry.pinned = pinned;
             if pinned {
@@ -244,7 +272,7 @@ impl Hub {
 
     fn retry(&mut self, agent: Tag) {
         let entry = self.agents.get_mut(agent).expect("an agent's entry stays");
-        entry.retrying = true;
+        entry.stay().retrying = true;
         self.residents.retrying += 1;
         self.post(agent, Input::Retry);
     }
@@ -295,13 +323,16 @@ impl Hub {
     }
 }
 
+/// The stamp of who holds no descriptor.
+const NO_STAMP: u64 = 0;
+
 /// What the role `main` points at for one agent.
 pub(super) fn main_model(
-    own: &BTreeMap<String, ModelSpec>,
+    own: Option<&BTreeMap<String, ModelSpec>>,
     service: &BTreeMap<String, ModelSpec>,
 ) -> ModelSpec {
     let main = crate::config::MAIN_ROLE;
-    own.get(main)
+    own.and_then(|own| own.get(main))
         .or_else(|| service.get(main))
         .cloned()
         .expect("a configuration always has a model for the main role")

@@ -2,7 +2,7 @@
 //! progress finished, logs left as a clean stop leaves them.
 
 use super::client::Purpose;
-use super::entry::Place;
+use super::entry::Entry;
 use super::{Hub, ToolOrder};
 use crate::conn::slab::Tag;
 use crate::limits::CLOSE_S;
@@ -11,6 +11,7 @@ use crate::proto::time::Mono;
 use crate::proto::ws::CloseCode;
 use crate::work::Upstream;
 use crate::work::advance::Input;
+use crate::work::agent::Agent;
 use crate::work::note::{Level, Note};
 
 /// How far the end has come.
@@ -75,11 +76,8 @@ impl Hub {
     }
 
     fn steps_run(&self) -> bool {
-        self.agents.iter().any(|(_, entry)| match &entry.place {
-            Place::Home(agent) => agent.is_stepping(),
-            Place::Out => true,
-            Place::Evicted => false,
-        })
+        let steps = |entry: &Entry| entry.agent().is_some_and(Agent::is_stepping);
+        self.agents.iter().any(|(_, entry)| entry.is_out() || steps(entry))
     }
 
     fn close_all(&mut self) {
@@ -107,13 +105,12 @@ impl Hub {
         let agents: Vec<Tag> = self.agents.tags().collect();
         for agent in agents {
             let Some(entry) = self.agents.get_mut(agent) else { continue };
-            if entry.upstream {
-                entry.upstream = false;
-                entry.forget_upstream();
+            let Some(stay) = &mut entry.stay else { continue };
+            if std::mem::take(&mut stay.upstream) {
+                stay.forget_upstream();
                 self.orders.upstream.push((agent, Upstream::Disconnect));
             }
-            let rests = matches!(&entry.place, Place::Home(body) if !body.is_stalled() && body.holds_file());
-            if rests {
+            if entry.agent().is_some_and(|agent| !agent.is_stalled() && agent.holds_file()) {
                 self.post(agent, Input::Rest);
             }
         }

@@ -8,7 +8,6 @@
 //! again and counts against no bound.
 
 use super::Hub;
-use super::entry::Place;
 use crate::conn::slab::Tag;
 use crate::disk::Swept;
 use crate::limits::{SWEEP_ROUND_S, SWEEP_S};
@@ -70,8 +69,8 @@ impl Hub {
     /// An agent is home: if it was its turn to be trimmed, the next one's has come.
     pub(super) fn trimmed(&mut self, agent: Tag) {
         let waits = self.agents.get(agent).is_some_and(|entry| {
-            let asked = entry.mailbox.iter().any(|input| matches!(input, Input::Trim));
-            asked || matches!(entry.place, Place::Out)
+            let mut mailbox = entry.stay.iter().flat_map(|stay| &stay.mailbox);
+            entry.is_out() || mailbox.any(|input| matches!(input, Input::Trim))
         });
         if self.sweep.trimming == Some(agent) && !waits {
             self.sweep.trimming = None;
@@ -84,9 +83,10 @@ impl Hub {
             self.sweep.due.clear();
         }
         let Some(session) = self.sweep.due.pop() else { return };
-        let agent = self.entry_of(&session);
+        let agent = self.agents.find_or_insert(&session);
         let entry = self.agents.get_mut(agent).expect("an agent's entry stays");
-        entry.called = matches!(entry.place, Place::Evicted) && entry.client.is_none();
+        let elsewhere = entry.agent().is_none() && !entry.is_out() && entry.client.is_none();
+        entry.stay().called = elsewhere;
         self.sweep.trimming = Some(agent);
         self.post(agent, Input::Trim);
     }

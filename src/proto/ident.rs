@@ -4,7 +4,9 @@
 //! its construction. Nothing here knows whether what is named exists, or who may use it.
 
 use std::borrow::Borrow;
+use std::cmp::Ordering;
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use crate::limits::SESSION_ID_CHARS_MAX;
@@ -13,8 +15,19 @@ use crate::limits::SESSION_ID_CHARS_MAX;
 ///
 /// 1 to 128 characters of `A-Z a-z 0-9 . _ -`, the first of which is not `.` (clarifications,
 /// section 2): never a path of more than one part, never hidden, never `.` or `..`.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct SessionId(Arc<str>);
+#[derive(Clone, PartialEq, Eq)]
+pub struct SessionId(Text);
+
+/// A short name stands in the value itself, behind zeros from its end on; it is then copied wherever it
+/// is wanted, and allocated nowhere. A UUID is one.
+#[derive(Clone, PartialEq, Eq)]
+enum Text {
+    Short { len: u8, bytes: [u8; SHORT_BYTES_MAX] },
+    Long(Arc<str>),
+}
+
+const SHORT_BYTES_MAX: usize = 38;
+const _: () = assert!(size_of::<SessionId>() == 40);
 
 impl SessionId {
     /// The id, if it is one.
@@ -23,7 +36,16 @@ impl SessionId {
         let valid = (1..=SESSION_ID_CHARS_MAX).contains(&text.len())
             && !text.starts_with('.')
             && text.bytes().all(allowed);
-        valid.then(|| Self(text.into()))
+        valid.then(|| {
+            let mut bytes = [0; SHORT_BYTES_MAX];
+            match bytes.get_mut(..text.len()) {
+                Some(head) => {
+                    head.copy_from_slice(text.as_bytes());
+                    Self(Text::Short { len: text.len() as u8, bytes })
+                }
+                None => Self(Text::Long(text.into())),
+            }
+        })
     }
 
     /// The id that a percent-encoded segment of a path names, if it names one.
@@ -33,27 +55,52 @@ impl SessionId {
     }
 
     /// The id as text.
+    #[expect(clippy::expect_used, reason = "what was parsed is ASCII, whoever sent it")]
     pub fn as_str(&self) -> &str {
-        &self.0
+        match &self.0 {
+            Text::Short { len, bytes } => {
+                std::str::from_utf8(&bytes[..usize::from(*len)]).expect("an id is ASCII")
+            }
+            Text::Long(text) => text,
+        }
+    }
+}
+
+// As a text, so that a map keyed by ids can be asked with one.
+
+impl PartialOrd for SessionId {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for SessionId {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.as_str().cmp(other.as_str())
+    }
+}
+
+impl Hash for SessionId {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.as_str().hash(state);
+    }
+}
+
+impl Borrow<str> for SessionId {
+    fn borrow(&self) -> &str {
+        self.as_str()
     }
 }
 
 impl fmt::Display for SessionId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(self.as_str())
     }
 }
 
 impl fmt::Debug for SessionId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "SessionId({})", self.0)
-    }
-}
-
-/// A map keyed by ids can be asked with plain text.
-impl Borrow<str> for SessionId {
-    fn borrow(&self) -> &str {
-        &self.0
+        write!(f, "SessionId({self})")
     }
 }
 
@@ -193,8 +240,8 @@ mod tests {
 
     #[test]
     fn a_session_id_is_safe_as_a_file_name_or_is_none() {
-        let longest = "a".repeat(128);
-        for id in ["s1", "A", "0", "-", "_", "a.b", "a..b", "a.", "-rf", longest.as_str()] {
+        let [short, long, longest] = [38, 39, 128].map(|len| "a".repeat(len));
+        for id in ["s1", "A", "0", "-", "_", "a.b", "a..b", "a.", "-rf", &short, &long, &longest] {
             assert_eq!(SessionId::parse(id).expect(id).as_str(), id);
         }
         let too_long = "a".repeat(129);

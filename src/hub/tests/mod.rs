@@ -20,7 +20,7 @@ use crate::model::{Model, Provider, Request};
 use crate::proto::http_client::BaseUrl;
 use crate::work::Upstream;
 use std::sync::Arc;
-use world::{SESSIONS, WAKE, World, frame, handshake, seq, step, subscribe, tokens};
+use world::{SESSIONS, WAKE, World, frame, handshake, seq, session, step, subscribe, tokens};
 
 /// Events of a plain turn, its chunks not counted.
 const TURN: u64 = 6;
@@ -292,7 +292,7 @@ fn a_bad_token_gets_a_handshake_and_then_the_error() {
         assert!(peer.frames[0].starts_with(r#"{"type":"error","code":"unauthorized""#));
         assert_eq!((peer.frames.len(), peer.close), (1, Some(4401)));
     }
-    assert!(world.hub.agents.is_empty(), "nothing is known of whom nobody may ask for");
+    assert!(world.hub.agents.len() == 0, "nothing is known of whom nobody may ask for");
 }
 
 #[test]
@@ -300,10 +300,7 @@ fn a_rotation_drops_exactly_the_connections_that_presented_the_old_token() {
     let mut world = World::new(vec![step(&["x"])], |_| {});
     let (zero, one) = (world.connect(0), world.connect(1));
     let mut rotated = tokens();
-    rotated.add(
-        super::SessionId::parse("s0").expect("an id"),
-        crate::config::Token::parse("n").expect("a token"),
-    );
+    rotated.add(session(0), crate::config::Token::parse("n").expect("a token"));
     world.hub.set_tokens(rotated.clone());
     world.obey();
     assert_eq!((world.peer(zero).close, world.peer(one).close), (None, None), "an overlap");

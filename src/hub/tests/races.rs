@@ -1,6 +1,6 @@
 //! Two things that cross: what was decided before one of them is still right after the other.
 
-use super::world::{WAKE, World, close_frame, frame, handshake, session, step};
+use super::world::{WAKE, World, close_frame, frame, handshake, step};
 use crate::config::OpenAiConfig;
 use crate::model::{OpenAi, Provider};
 use crate::proto::http_client::BaseUrl;
@@ -42,7 +42,7 @@ fn an_agent_whose_request_is_queued_is_not_run_again_and_again() {
         world.send(tag, WAKE);
         world.settle();
     }
-    let agent = world.hub.by_session[&session(1)];
+    let agent = world.agent(1);
     world.hub.post(agent, Input::Clock);
     world.obey();
     assert!(world.run_job());

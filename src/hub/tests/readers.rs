@@ -82,7 +82,7 @@ fn a_connection_between_a_look_and_its_agents_return_is_not_forgotten() {
 #[test]
 fn a_panic_leaves_nobody_who_reads_over_http_waiting() {
     let (mut world, _) = with_log(60, 90, |_| {});
-    let agent = world.hub.by_session[&session(0)];
+    let agent = world.agent(0);
     let history = slow_history(&mut world);
     let snapshot = world.dial(&get("/agents/s0"));
     let job = world.jobs.pop_front().expect("the agent is asked");

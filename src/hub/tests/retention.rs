@@ -2,12 +2,12 @@
 
 use super::tools::{calls, mirror};
 use super::with_log;
-use super::world::{WAKE, World, handshake, seq, session, step, subscribe, tokens};
+use super::world::{WAKE, World, handshake, seq, step, subscribe, tokens};
 use crate::agent::Approval;
 use crate::config::{Config, LogConfig, Script};
 use crate::conn::slab::Tag;
 use crate::hub::Options;
-use crate::hub::entry::{Entry, Place};
+use crate::hub::entry::Entry;
 use crate::limits::{SWEEP_ROUND_S, SWEEP_S};
 use crate::model::Provider;
 use crate::work::Reload;
@@ -194,8 +194,8 @@ fn the_sweep_reaches_everybody_and_leaves_them_where_they_were() {
     world.settle();
     assert_eq!(removed(&world), 3);
     for number in [1, 2] {
-        let entry = world.hub.agents.get(world.hub.by_session[&session(number)]).expect("an entry");
-        assert!(matches!(entry.place, Place::Evicted), "s{number}");
+        let entry = world.hub.agents.get(world.agent(number)).expect("an entry");
+        assert!(entry.agent().is_none() && !entry.is_out(), "s{number}");
     }
     assert_eq!(world.hub.residents.pinned, 3);
     // The next round comes later, and finds nothing.
@@ -235,7 +235,7 @@ fn an_agent_that_waits_for_a_human_still_does_when_it_was_swept() {
         "{state}"
     );
     let tag = world.connect(0);
-    let agent = world.hub.by_session[&session(0)];
+    let agent = world.agent(0);
     let tip = world.hub.agents.get(agent).and_then(Entry::tip);
     world.send(tag, &subscribe(tip.expect("it has one").seq + 1));
     world.send(tag, r#"{"type":"approve","call_id":"id-m"}"#);

@@ -136,6 +136,11 @@ impl World {
         tag
     }
 
+    /// The agent of session `number`.
+    pub(super) fn agent(&self, number: usize) -> Tag {
+        self.hub.agents.find(&session(number)).expect("it is known")
+    }
+
     /// A WebSocket connection for session `number`, up to and with its `hello`.
     pub(super) fn connect(&mut self, number: usize) -> Tag {
         let tag = self.dial(handshake(number, &format!("t{number}")).as_bytes());
