@@ -206,11 +206,12 @@ fn ask(scene: &Scene) {
             if stream.write_all(piece).is_err() {
                 return;
             }
-            scene.moved.fetch_add(piece.len() as u64, Ordering::Relaxed);
         }
         drop(stream);
         loop {
-            let Some((_, kind, _)) = event(&mut client) else { return };
+            // Not what is written: the kernel takes a whole answer before the server has read it.
+            let Some((_, kind, bytes)) = event(&mut client) else { return };
+            scene.moved.fetch_add(bytes as u64, Ordering::Relaxed);
             if kind == "turn/end" {
                 break;
             }
