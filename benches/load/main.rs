@@ -22,6 +22,7 @@ mod baseline;
 mod compare;
 mod fairness;
 mod live;
+mod memory;
 mod peers;
 mod replay;
 mod scenarios;
@@ -46,11 +47,12 @@ const SCENARIOS: [Scenario; 5] = [
 /// Rows of the table that compares, under the name they are asked for with.
 type Rows = (&'static str, fn(&Scale) -> Vec<Row>);
 
-const ROWS: [Rows; 4] = [
+const ROWS: [Rows; 5] = [
     ("replay", replay::rows),
     ("live", live::paced_rows),
     ("fast", live::fast_rows),
     ("hop", live::hop_rows),
+    ("memory", memory::rows),
 ];
 
 /// All of them.

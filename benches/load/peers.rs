@@ -144,6 +144,13 @@ impl Peers {
         }
     }
 
+    /// Writes what was said.
+    pub(crate) fn flush(&mut self) {
+        self.run("every word to be written", |peers| {
+            peers.iter().all(|peer| peer.unsent.is_empty())
+        });
+    }
+
     /// Lets every client go without a word.
     pub(crate) fn cut(&mut self) {
         self.list.clear();
