@@ -120,6 +120,8 @@ pub const WRITE_BYTES: usize = 2 * BATCH_BYTES_MAX;
 pub const PIECE_EVENTS_MAX: u32 = 1024;
 /// Bytes of one replay piece; a single larger event goes alone.
 pub const PIECE_BYTES_MAX: usize = 256 * 1024;
+/// Spaces of pieces that are kept to be used again.
+pub const SPARE_PIECES_MAX: usize = 4;
 /// A ring that holds less than this asks for the next replay piece.
 pub const RING_LOW_WATER_BYTES: usize = 64 * 1024;
 /// Unsent protocol frames (errors, pongs) beyond which a peer is not read.

@@ -65,7 +65,7 @@ pub(crate) fn ring(meter: &mut impl Meter) {
         let pass = |conn: &mut Conn, seen: &mut dyn FnMut(&[u8])| {
             let mut sum = 0;
             for part in &parts {
-                conn.events(part, 0, true);
+                conn.events(part, 0);
                 sum += drain(conn, taken, &mut *seen);
             }
             sum

@@ -13,7 +13,7 @@ use crate::proto::ident::{EventId, SessionId};
 use crate::proto::json;
 use crate::proto::payload::Body;
 use crate::proto::time::Wall;
-use crate::proto::ws::{Assembler, CloseCode, Item, Role};
+use crate::proto::ws::{Assembler, CloseCode, Item, Role, write_text};
 
 const HANDSHAKE: &[u8] = b"GET /agents/s/ws HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\n\
     Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
@@ -119,7 +119,14 @@ impl Play {
             line::seal(&mut lines, begins, 0);
             self.next += 1;
         }
-        self.conn.events(&lines, skip, live);
+        if live {
+            return self.conn.events(&lines, skip);
+        }
+        let mut frames = Vec::new();
+        for body in line::bodies(&lines) {
+            write_text(&mut frames, &[body, b"}"].concat());
+        }
+        self.conn.frames(frames);
     }
 
     /// Its socket takes `n` bytes.

@@ -314,9 +314,9 @@ impl Conn {
         self.outbox().push_event(&[&ws::text_header(json.len()), json], false);
     }
 
-    /// Queues the events of whole log lines, each in a frame of its own, after leaving out the
-    /// first `skip`; `live` when they come from the live tail.
-    pub fn events(&mut self, lines: &[u8], skip: u64, live: bool) {
+    /// Queues the events of whole log lines as they come from the live tail, each in a frame of its
+    /// own, after leaving out the first `skip`.
+    pub fn events(&mut self, lines: &[u8], skip: u64) {
         if !matches!(self.phase, Phase::Open(_)) {
             return;
         }
@@ -324,7 +324,14 @@ impl Conn {
         // A frame's head is shorter than the seal of its line.
         outbox.reserve(lines.len());
         for wire in bodies(lines).skip(skip as usize) {
-            outbox.push_event(&[&ws::text_header(wire.len() + 1), wire, b"}"], live);
+            outbox.push_event(&[&ws::text_header(wire.len() + 1), wire, b"}"], true);
+        }
+    }
+
+    /// Queues events from the log that are frames already.
+    pub fn frames(&mut self, frames: Vec<u8>) {
+        if matches!(self.phase, Phase::Open(_)) {
+            self.outbox().push_piece(frames);
         }
     }
 
@@ -371,12 +378,11 @@ impl Conn {
         self.outbox.as_ref().map_or(0, |outbox| outbox.slices(slices))
     }
 
-    /// Says that the socket took `n` bytes.
-    pub fn advance(&mut self, n: usize) {
-        if let Some(outbox) = &mut self.outbox {
-            outbox.advance(n);
-        }
+    /// Says that the socket took `n` bytes. Returns the space of a piece that has left with them.
+    pub fn advance(&mut self, n: usize) -> Option<Vec<u8>> {
+        let space = self.outbox.as_mut().and_then(|outbox| outbox.advance(n));
         self.release();
+        space
     }
 
     fn outbox(&mut self) -> &mut Outbox {

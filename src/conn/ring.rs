@@ -16,6 +16,12 @@ use std::io::IoSlice;
 /// Frames in the order they leave.
 #[derive(Debug, Default)]
 struct Frames {
+    /// Whole frames that were given in one piece, and of the first piece `sent` bytes have left.
+    pieces: VecDeque<Vec<u8>>,
+    sent: usize,
+    /// The space of the last piece that has left, until it is asked for.
+    left: Option<Vec<u8>>,
+    /// What goes behind the pieces.
     bytes: VecDeque<u8>,
     /// Bytes still to go of the frame at the front, when it has begun to leave.
     started: usize,
@@ -25,58 +31,112 @@ struct Frames {
 
 impl Frames {
     fn push(&mut self, parts: &[&[u8]]) {
-        self.bytes.reserve(parts.iter().map(|part| part.len()).sum());
         for part in parts {
             self.bytes.extend(*part);
         }
         self.whole += 1;
     }
 
+    /// Takes over whole frames as they are.
+    fn push_piece(&mut self, frames: Vec<u8>) {
+        if !self.bytes.is_empty() {
+            self.pieces.push_back(std::mem::take(&mut self.bytes).into());
+            self.whole = 0;
+        }
+        self.pieces.push_back(frames);
+    }
+
     /// Bytes that are no frame; they count as one that has begun to leave.
     fn push_raw(&mut self, bytes: &[u8]) {
-        assert!(self.whole == 0, "raw bytes never follow frames");
+        assert!(self.whole == 0 && self.pieces.is_empty(), "raw bytes never follow frames");
         self.bytes.extend(bytes);
         self.started += bytes.len();
     }
 
     fn drop_unstarted(&mut self) {
-        self.bytes.truncate(self.started);
-        self.whole = 0;
-        if self.bytes.is_empty() {
-            self.bytes = VecDeque::new();
+        self.pieces.truncate(1);
+        match self.pieces.front_mut() {
+            Some(_) if self.started == 0 => *self = Self::default(),
+            // What has begun to leave lies in one piece.
+            Some(piece) => {
+                piece.truncate(self.sent + self.started);
+                self.bytes = VecDeque::new();
+            }
+            None if self.started == 0 => self.bytes = VecDeque::new(),
+            None => self.bytes.truncate(self.started),
         }
+        self.whole = 0;
     }
 
     /// Takes up to `n` bytes off the front and says how many.
     fn advance(&mut self, n: usize) -> usize {
-        let n = n.min(self.bytes.len());
-        let mut at = 0;
-        while at < n {
-            if self.started == 0 {
-                self.started = self.frame_len(at);
-                self.whole -= 1;
+        let mut left = n;
+        while let Some(piece) = self.pieces.front() {
+            let rest = &piece[self.sent..];
+            if left < rest.len() {
+                let started = |at: usize| frame_len(|i| rest[at + i]);
+                (self.started, _) = walk(self.started, left, started);
+                self.sent += left;
+                return n;
             }
-            let step = self.started.min(n - at);
-            self.started -= step;
-            at += step;
+            // Where its frames begin does not matter any more.
+            left -= rest.len();
+            (self.started, self.sent) = (0, 0);
+            self.left = self.pieces.pop_front();
         }
-        if n == self.bytes.len() {
+        let taken = left.min(self.bytes.len());
+        let started = |at: usize| frame_len(|i| self.bytes[at + i]);
+        let begun;
+        (self.started, begun) = walk(self.started, taken, started);
+        self.whole -= begun;
+        if taken == self.bytes.len() {
             // Given back, not kept for the next time: most connections are idle most of the time.
             self.bytes = VecDeque::new();
         } else {
-            self.bytes.drain(..n);
+            self.bytes.drain(..taken);
         }
-        n
+        n - left + taken
     }
 
-    /// The length of the frame that begins at `at`, head included (RFC 6455 section 5.2).
-    fn frame_len(&self, at: usize) -> usize {
-        let byte = |i: usize| usize::from(self.bytes[at + i]);
-        match byte(1) {
-            126 => 4 + (byte(2) << 8 | byte(3)),
-            127 => 10 + (2..10).fold(0, |length, i| length << 8 | byte(i)),
-            short => 2 + short,
-        }
+    /// All of it, in order.
+    fn parts(&self) -> impl Iterator<Item = &[u8]> {
+        let (front, back) = self.bytes.as_slices();
+        let pieces = self.pieces.iter().enumerate();
+        let pieces = pieces.map(|(index, piece)| &piece[if index == 0 { self.sent } else { 0 }..]);
+        pieces.chain([front, back])
+    }
+
+    fn len(&self) -> usize {
+        self.parts().map(<[u8]>::len).sum()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.pieces.is_empty() && self.bytes.is_empty()
+    }
+}
+
+/// Goes over `n` bytes that begin with the last `started` of a frame; `len_at` is the length of the frame
+/// that begins at a place. What is left then of the last frame, and how many have begun.
+fn walk(mut started: usize, n: usize, len_at: impl Fn(usize) -> usize) -> (usize, usize) {
+    let (mut at, mut begun) = (started.min(n), 0);
+    started -= at;
+    while at < n {
+        let len = len_at(at);
+        let step = len.min(n - at);
+        started = len - step;
+        at += step;
+        begun += 1;
+    }
+    (started, begun)
+}
+
+/// The length of a frame of such bytes, head included (RFC 6455 section 5.2).
+fn frame_len(byte: impl Fn(usize) -> u8) -> usize {
+    let byte = |i| usize::from(byte(i));
+    match byte(1) {
+        126 => 4 + (byte(2) << 8 | byte(3)),
+        127 => 10 + (2..10).fold(0, |length, i| length << 8 | byte(i)),
+        short => 2 + short,
     }
 }
 
@@ -115,6 +175,11 @@ impl Outbox {
         self.events.bytes.reserve(bytes);
     }
 
+    /// Queues whole frames of the session's stream that are no live ones, without a copy.
+    pub fn push_piece(&mut self, frames: Vec<u8>) {
+        self.events.push_piece(frames);
+    }
+
     /// Queues a frame that goes out ahead of the session's stream.
     pub fn push_protocol(&mut self, frame: &[u8]) {
         self.protocol.push(&[frame]);
@@ -134,24 +199,33 @@ impl Outbox {
 
     /// What to hand to one vectored write, in order. At most [`SLICES_MAX`] slices.
     pub fn slices<'a>(&'a self, slices: &mut [IoSlice<'a>; SLICES_MAX]) -> usize {
-        let (front, back) = self.events.bytes.as_slices();
-        // The started frame may itself lie across the end of the ring.
-        let split = self.events.started;
-        let (front_first, front_rest) = front.split_at(split.min(front.len()));
-        let (back_first, back_rest) = back.split_at(split - front_first.len());
-        let (urgent, more_urgent) = self.protocol.bytes.as_slices();
         let mut count = 0;
-        for part in [front_first, back_first, urgent, more_urgent, front_rest, back_rest] {
-            if !part.is_empty() {
+        let mut show = |part: &'a [u8]| {
+            if !part.is_empty() && count < SLICES_MAX {
                 slices[count] = IoSlice::new(part);
                 count += 1;
             }
+        };
+        // The started frame may itself lie across the end of the ring.
+        let mut split = self.events.started;
+        for part in self.events.parts() {
+            let first = &part[..split.min(part.len())];
+            split -= first.len();
+            show(first);
+        }
+        self.protocol.parts().for_each(&mut show);
+        let mut split = self.events.started;
+        for part in self.events.parts() {
+            let (first, rest) = part.split_at(split.min(part.len()));
+            split -= first.len();
+            show(rest);
         }
         count
     }
 
-    /// Says that the socket took `n` bytes of what [`Outbox::slices`] showed.
-    pub fn advance(&mut self, mut n: usize) {
+    /// Says that the socket took `n` bytes of what [`Outbox::slices`] showed. Returns the space of a
+    /// piece that has left with them.
+    pub fn advance(&mut self, mut n: usize) -> Option<Vec<u8>> {
         n -= self.events.advance(n.min(self.events.started));
         n -= self.protocol.advance(n);
         let taken = self.events.advance(n);
@@ -159,6 +233,7 @@ impl Outbox {
         if self.events.whole == 0 {
             (self.live_frames, self.live_bytes) = (0, 0);
         }
+        self.events.left.take()
     }
 
     /// Frames and bytes of the live tail that wait here. Of a frame that has begun to leave, what is
@@ -169,17 +244,17 @@ impl Outbox {
 
     /// Bytes of the session's stream that wait here.
     pub fn event_bytes(&self) -> usize {
-        self.events.bytes.len()
+        self.events.len()
     }
 
     /// Bytes of protocol frames that wait here.
     pub fn protocol_bytes(&self) -> usize {
-        self.protocol.bytes.len()
+        self.protocol.len()
     }
 
     /// Whether nothing is left to send.
     pub fn is_empty(&self) -> bool {
-        self.events.bytes.is_empty() && self.protocol.bytes.is_empty()
+        self.events.is_empty() && self.protocol.is_empty()
     }
 }
 
@@ -224,36 +299,56 @@ mod tests {
             (usize::MAX, &long),
         ];
         for (take, frames) in table {
-            let all = frames.concat();
-            let mut outbox = Outbox::default();
-            for frame in frames {
-                outbox.push_event(&[&frame[..2], &frame[2..]], true);
+            // So many of them come in pieces, of two frames if there are.
+            for in_pieces in 0..=frames.len() {
+                let all = frames.concat();
+                let mut outbox = Outbox::default();
+                for piece in frames[..in_pieces].chunks(2) {
+                    outbox.push_piece(piece.concat());
+                }
+                for frame in &frames[in_pieces..] {
+                    outbox.push_event(&[&frame[..2], &frame[2..]], true);
+                }
+                let mut got: Vec<u8> = Vec::new();
+                while !outbox.is_empty() {
+                    let bytes = shown(&outbox);
+                    assert_eq!(bytes.len(), outbox.event_bytes());
+                    let n = take.min(bytes.len());
+                    got.extend(&bytes[..n]);
+                    outbox.advance(n);
+                }
+                assert_eq!(got, all, "taking {take} bytes at a time, {in_pieces} in pieces");
+                assert_eq!(outbox.live(), (0, 0));
             }
-            let mut got: Vec<u8> = Vec::new();
-            while !outbox.is_empty() {
-                let bytes = shown(&outbox);
-                let n = take.min(bytes.len());
-                got.extend(&bytes[..n]);
-                outbox.advance(n);
-            }
-            assert_eq!(got, all, "taking {take} bytes at a time");
-            assert_eq!(outbox.live(), (0, 0));
         }
+    }
+
+    /// Two frames that wait: each by itself, in pieces of their own, in one piece, the second alone in one.
+    fn two_frames(a: &[u8], b: &[u8]) -> [Outbox; 4] {
+        let mut outboxes: [Outbox; 4] = Default::default();
+        let [single, pieces, piece, second] = &mut outboxes;
+        single.push_event(&[a], true);
+        single.push_event(&[b], true);
+        pieces.push_piece(a.to_vec());
+        pieces.push_piece(b.to_vec());
+        piece.push_piece([a, b].concat());
+        second.push_event(&[a], false);
+        second.push_piece(b.to_vec());
+        outboxes
     }
 
     #[test]
     fn a_protocol_frame_goes_out_at_the_next_frame_boundary() {
         let (a, b, ping) = (frame(b'a', 4), frame(b'b', 4), frame(b'p', 1));
         for taken in 0..=a.len() {
-            let mut outbox = Outbox::default();
-            outbox.push_event(&[&a], true);
-            outbox.push_event(&[&b], true);
-            outbox.advance(taken);
-            outbox.push_protocol(&ping);
-            let started = if taken == 0 || taken == a.len() { 0 } else { a.len() - taken };
-            let rest = [&a[..], &b].concat()[taken..].to_vec();
-            let want = [&rest[..started], &ping, &rest[started..]].concat();
-            assert_eq!(shown(&outbox), want, "after {taken} bytes");
+            for mut outbox in two_frames(&a, &b) {
+                outbox.advance(taken);
+                outbox.push_protocol(&ping);
+                let started = if taken == 0 || taken == a.len() { 0 } else { a.len() - taken };
+                let rest = [&a[..], &b].concat()[taken..].to_vec();
+                let want = [&rest[..started], &ping, &rest[started..]].concat();
+                assert_eq!(shown(&outbox), want, "after {taken} bytes");
+            }
         }
     }
 
@@ -271,17 +366,19 @@ mod tests {
     #[test]
     fn dropping_keeps_the_frame_that_has_begun_to_leave() {
         let (a, b, ping) = (frame(b'a', 4), frame(b'b', 4), frame(b'p', 3));
-        let mut outbox = Outbox::default();
-        outbox.push_event(&[&a], true);
-        outbox.push_event(&[&b], true);
-        outbox.push_protocol(&ping);
-        outbox.advance(ping.len() + 1);
-        outbox.push_protocol(&ping);
-        outbox.drop_all();
-        assert_eq!(shown(&outbox), a[1..]);
-        assert_eq!(outbox.live(), (0, 0));
-        outbox.advance(a.len() - 1);
-        assert!(outbox.is_empty());
+        for mut outbox in two_frames(&a, &b) {
+            outbox.push_protocol(&ping);
+            outbox.advance(ping.len() + 1);
+            outbox.push_protocol(&ping);
+            outbox.drop_all();
+            assert_eq!(shown(&outbox), a[1..]);
+            assert_eq!(outbox.live(), (0, 0));
+            outbox.push_piece(b.clone());
+            outbox.advance(a.len() - 1);
+            assert_eq!(shown(&outbox), b);
+            outbox.drop_all();
+            assert!(outbox.is_empty());
+        }
     }
 
     #[test]

@@ -11,16 +11,17 @@ use super::error::ReadError;
 use super::files::{Files, Listing, read_full_at, scan_file};
 use super::store::Tip;
 use crate::limits::{PIECE_BYTES_MAX, PIECE_EVENTS_MAX};
-use crate::log::line::{self, Event, Shape, bodies};
+use crate::log::line::{self, Event, SUFFIX_LEN, Shape, bodies};
 use crate::log::place::{Fault, Place};
 use crate::log::scan::Item;
 use crate::log::seek;
 use crate::proto::ident::SessionId;
+use crate::proto::ws::text_header;
 
 /// Whole lines of a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// The lines, each with its seal and its LF; events only.
+    /// The lines in the form that was asked for; events only.
     pub lines: Vec<u8>,
     /// The seq of the first.
     pub first: u64,
@@ -28,6 +29,16 @@ pub struct Piece {
     pub count: u32,
     /// Where the next piece begins.
     pub next: Cursor,
+}
+
+/// What is given of a line whose seal holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    /// All of it, with its seal and its LF.
+    Line,
+    /// What a client gets, in a text frame: this is the one time that a replayed event is copied
+    /// between its file and its socket.
+    Frame,
 }
 
 /// Where an event stands, or will stand.
@@ -42,7 +53,7 @@ pub struct Cursor {
 }
 
 impl Piece {
-    /// What the lines say.
+    /// What the lines say, of a piece that is not framed.
     pub fn events<'a>(&'a self, shape: &'a Shape) -> impl Iterator<Item = Event<'a>> {
         bodies(&self.lines).filter_map(|body| shape.event(body))
     }
@@ -68,7 +79,8 @@ impl<'a> Events<'a> {
         if *from > tip.seq {
             return Ok(None);
         }
-        let piece = files.read(session, *from, *cursor, *tip, PIECE_EVENTS_MAX, PIECE_BYTES_MAX)?;
+        let bounds = (PIECE_EVENTS_MAX, PIECE_BYTES_MAX);
+        let piece = files.read(session, *from, *cursor, *tip, bounds, (Form::Line, Vec::new()))?;
         *from = piece.next.seq;
         *cursor = Some(piece.next);
         Ok(Some(piece))
@@ -90,11 +102,12 @@ impl Files<'_> {
         from: u64,
         cursor: Option<Cursor>,
         tip: Tip,
-        events_max: u32,
-        bytes_max: usize,
+        bounds: (u32, usize),
+        (form, mut space): (Form, Vec<u8>),
     ) -> Result<Piece, ReadError> {
+        space.clear();
         let mut piece = Piece {
-            lines: Vec::new(),
+            lines: space,
             first: from,
             count: 0,
             next: Cursor { seq: from, base: tip.base, offset: tip.bytes },
@@ -114,15 +127,14 @@ impl Files<'_> {
         };
         piece.next = Cursor { seq: from, base: segment.base, offset };
         loop {
-            let fill =
-                |piece: &mut Piece| piece.fill(&segment, &shape, tip.seq, events_max, bytes_max);
+            let fill = |piece: &mut Piece| piece.fill(&segment, &shape, tip.seq, bounds, form);
             let mut ended = fill(&mut piece)?;
             if ended == Ended::Bad && piece.count == 0 {
                 // The place was wrong, or the line is: only a scan can tell.
                 piece.next.offset = segment.scan_for(&shape, piece.next.seq)?;
                 ended = fill(&mut piece)?;
             }
-            if ended == Ended::Full || (piece.count > 0 && piece.lines.len() >= bytes_max) {
+            if ended == Ended::Full || (piece.count > 0 && piece.lines.len() >= bounds.1) {
                 return Ok(piece);
             }
             if ended == Ended::Bad {
@@ -239,69 +251,108 @@ impl Piece {
         if self.count > 0 { Ok(self) } else { Err(error) }
     }
 
-    /// Appends lines from `self.next` on.
+    /// Appends lines from `self.next` on: up to the event `last`, and within the bounds, which are a
+    /// number of events and of bytes.
     fn fill(
         &mut self,
         segment: &Segment,
         shape: &Shape,
         last: u64,
-        events_max: u32,
-        bytes_max: usize,
+        (events_max, bytes_max): (u32, usize),
+        form: Form,
     ) -> io::Result<Ended> {
-        // Behind `kept` stands what was read and not looked at.
-        let mut kept = self.lines.len();
-        let mut ended = Ended::Full;
-        let mut step = BLOCK_BYTES_MIN.max(bytes_max.saturating_sub(kept));
+        let room = bytes_max.saturating_sub(self.lines.len());
+        let mut block = Block::default();
+        let mut step = room.clamp(BLOCK_BYTES_MIN, BLOCK_BYTES);
+        let left = segment.limit.saturating_sub(self.next.offset);
+        self.lines.reserve_exact(left.min(room as u64) as usize);
         while self.count < events_max && self.next.seq <= last {
-            let fresh = &self.lines[kept..];
+            let fresh = block.fresh();
             if let Some(lf) = line::find_lf(fresh) {
                 let line = &fresh[..lf];
-                let Some(sealed) = line::unseal(line) else {
-                    ended = Ended::Bad;
-                    break;
-                };
-                let is_event = match shape.seq(sealed.body) {
-                    Some((seq, _)) if seq == self.next.seq => true,
-                    None if is_passed_over(sealed.body) => false,
-                    _ => {
-                        ended = Ended::Bad;
-                        break;
+                let Some(sealed) = line::unseal(line) else { return Ok(Ended::Bad) };
+                match shape.seq(sealed.body) {
+                    Some((seq, _)) if seq == self.next.seq => {
+                        let filled = self.lines.len();
+                        if self.count > 0 && filled + form.len(line) > bytes_max {
+                            return Ok(Ended::Full);
+                        }
+                        form.push(&mut self.lines, line);
+                        self.count += 1;
+                        self.next.seq += 1;
                     }
-                };
-                if is_event {
-                    if self.count > 0 && kept + lf + 1 > bytes_max {
-                        break;
-                    }
-                    kept += lf + 1;
-                    self.count += 1;
-                    self.next.seq += 1;
-                } else {
-                    self.lines.drain(kept..=kept + lf);
+                    None if is_passed_over(sealed.body) => {}
+                    _ => return Ok(Ended::Bad),
                 }
                 self.next.offset += lf as u64 + 1;
+                block.at += lf + 1;
                 continue;
             }
             let read = self.next.offset + fresh.len() as u64;
             if read >= segment.limit {
-                ended = if fresh.is_empty() { Ended::Segment } else { Ended::Bad };
-                break;
+                return Ok(if fresh.is_empty() { Ended::Segment } else { Ended::Bad });
             }
-            if self.count > 0 && self.lines.len() >= bytes_max {
-                break;
+            if fresh.len() == step {
+                step *= 2;
             }
-            let old = self.lines.len();
-            let room = (segment.limit - read).min(step as u64) as usize;
-            self.lines.resize(old + room, 0);
-            let got = read_full_at(&*segment.file, &mut self.lines[old..], read)?;
-            self.lines.truncate(old + got);
-            if got == 0 {
-                ended = Ended::Bad;
-                break;
+            let wanted = (step - fresh.len()).min((segment.limit - read) as usize);
+            if block.read(&*segment.file, read, wanted)? == 0 {
+                return Ok(Ended::Bad);
             }
-            step *= 2;
         }
-        self.lines.truncate(kept);
-        Ok(ended)
+        Ok(Ended::Full)
+    }
+}
+
+impl Form {
+    fn len(self, line: &[u8]) -> usize {
+        match self {
+            Self::Line => line.len() + 1,
+            Self::Frame => text_header(line::wire_len(line)).len() + line::wire_len(line),
+        }
+    }
+
+    fn push(self, out: &mut Vec<u8>, line: &[u8]) {
+        match self {
+            Self::Line => {
+                out.extend_from_slice(line);
+                out.push(b'\n');
+            }
+            Self::Frame => {
+                out.extend_from_slice(&text_header(line::wire_len(line)));
+                out.extend_from_slice(&line[..line.len() - SUFFIX_LEN]);
+                out.push(b'}');
+            }
+        }
+    }
+}
+
+/// What was read of a segment: a part of it that the processor's cache holds, time and again.
+#[derive(Default)]
+struct Block {
+    bytes: Vec<u8>,
+    /// `bytes[at..end]` was read and has not been looked at.
+    at: usize,
+    end: usize,
+}
+
+impl Block {
+    fn fresh(&self) -> &[u8] {
+        &self.bytes[self.at..self.end]
+    }
+
+    /// Reads up to `wanted` bytes more, which stand at `offset`, and says how many there were.
+    fn read(&mut self, file: &dyn DiskFile, offset: u64, wanted: usize) -> io::Result<usize> {
+        self.bytes.copy_within(self.at..self.end, 0);
+        self.end -= self.at;
+        self.at = 0;
+        let room = self.end + wanted;
+        if self.bytes.len() < room {
+            self.bytes.resize(room, 0);
+        }
+        let got = read_full_at(file, &mut self.bytes[self.end..room], offset)?;
+        self.end += got;
+        Ok(got)
     }
 }
 
@@ -310,5 +361,6 @@ fn is_passed_over(body: &[u8]) -> bool {
     body.is_empty() || line::is_header(body)
 }
 
-/// The least that is read at once.
+/// The least that is read at once, and the most unless a line is longer.
 const BLOCK_BYTES_MIN: usize = 4 * 1024;
+const BLOCK_BYTES: usize = 32 * 1024;

@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 use super::api::{Disk, DiskFile, Open};
 use super::error::{ReadError, Stop, StoreError, is_no_space};
 use super::files::{Files, write_all_at};
-use super::read::{Cursor, Events, Piece};
+use super::read::{Cursor, Events, Form, Piece};
 use super::running;
 use super::turns;
 use crate::config::SyncMode;
@@ -95,7 +95,22 @@ impl Store {
         events_max: u32,
         bytes_max: usize,
     ) -> Result<Piece, ReadError> {
-        self.files().read(session, from, cursor, tip, events_max, bytes_max)
+        let bounds = (events_max, bytes_max);
+        self.files().read(session, from, cursor, tip, bounds, (Form::Line, Vec::new()))
+    }
+
+    /// The same as frames for a client, in a space that is used again: new memory costs more than
+    /// what is done with it. The bounds are a number of events and of bytes.
+    pub fn read_frames(
+        &self,
+        session: &SessionId,
+        from: u64,
+        cursor: Option<Cursor>,
+        tip: Tip,
+        bounds: (u32, usize),
+        space: Vec<u8>,
+    ) -> Result<Piece, ReadError> {
+        self.files().read(session, from, cursor, tip, bounds, (Form::Frame, space))
     }
 
     /// Everything from event `from` to the tip, piece by piece.

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use super::api::{DiskFile, Open};
 use super::error::ReadError;
 use super::files::{Files, read_full_at};
-use super::read::Events;
+use super::read::{Events, Form};
 use super::store::Tip;
 use crate::limits::HISTORY_SCAN_FACTOR;
 use crate::log::line::{self, SUFFIX_LEN, Shape, lines};
@@ -63,7 +63,8 @@ fn beginning(
 ) -> Result<(Vec<u8>, u64), ReadError> {
     let (mut line, mut lowest) = (Vec::new(), 0);
     if let Some(compacted) = state.compacted {
-        let piece = files.read(shape.session(), compacted, None, tip, 1, 1)?;
+        let piece =
+            files.read(shape.session(), compacted, None, tip, (1, 1), (Form::Line, Vec::new()))?;
         let upto = piece.events(shape).find_map(|event| {
             serde_json::from_slice::<Compacted>(event.payload).ok().map(|payload| payload.upto_seq)
         });

@@ -30,7 +30,9 @@ use crate::conn::gate::Gate;
 use crate::conn::ring::SLICES_MAX;
 use crate::conn::slab::{Slab, Tag};
 use crate::conn::{Conn, Incoming};
-use crate::limits::{CLOSE_S, HANDSHAKE_S, MAILBOX_FRAME_BYTES_MAX, UPSTREAM_BYTES_MAX};
+use crate::limits::{
+    CLOSE_S, HANDSHAKE_S, MAILBOX_FRAME_BYTES_MAX, SPARE_PIECES_MAX, UPSTREAM_BYTES_MAX,
+};
 use crate::proto::event::ErrorCode;
 use crate::proto::http::{Status, write_response};
 use crate::proto::ident::ModelSpec;
@@ -120,6 +122,8 @@ pub struct Hub {
     clients: Slab<Client>,
     agents: Sessions,
     gate: Gate,
+    /// Of pieces that have left, for those to come.
+    spaces: Vec<Vec<u8>>,
     deadlines: Deadlines,
     residents: Residents,
     providers: Providers,
@@ -152,6 +156,7 @@ impl Hub {
             clients: Slab::default(),
             agents: Sessions::default(),
             gate,
+            spaces: Vec::new(),
             deadlines: Deadlines::default(),
             residents: Residents::default(),
             providers: Providers::default(),
@@ -241,7 +246,11 @@ impl Hub {
         let Some(client) = self.clients.get_mut(tag) else { return };
         client.took = self.now;
         client.sent_bytes += n as u64;
-        client.conn.advance(n);
+        if let Some(space) = client.conn.advance(n)
+            && self.spaces.len() < SPARE_PIECES_MAX
+        {
+            self.spaces.push(space);
+        }
         self.drained(tag);
         self.resume(tag);
     }

@@ -57,6 +57,8 @@ impl Hub {
             stream.moved(moved);
         }
         client.reading = true;
+        let frames = matches!(client.purpose, Purpose::Socket { .. })
+            .then(|| self.spaces.pop().unwrap_or_default());
         let from = stream.place.next();
         let events_max = u32::try_from(stream.place.wanted())
             .map_or(PIECE_EVENTS_MAX, |wanted| wanted.min(PIECE_EVENTS_MAX));
@@ -67,6 +69,7 @@ impl Hub {
             generation: client.generation,
             session: entry.session.clone(),
             from,
+            frames,
             cursor: replay.cursor,
             tip,
             events_max,
@@ -99,7 +102,7 @@ impl Hub {
             if client.generation == generation && mode(client) == Some(Mode::Reading) {
                 let begun = client.stream.as_ref().is_some_and(Stream::has_begun);
                 match outcome {
-                    Ok(piece) => self.take_piece(tag, &piece),
+                    Ok(piece) => self.take_piece(tag, piece),
                     Err(ReadError::Removed { first }) if !begun => self.skip(tag, first),
                     Err(error) => {
                         // Being overtaken is nobody's fault.
@@ -149,7 +152,7 @@ impl Hub {
         }
     }
 
-    fn take_piece(&mut self, tag: Tag, piece: &Piece) {
+    fn take_piece(&mut self, tag: Tag, piece: Piece) {
         let tip = self.tip_of(tag);
         self.tell_truncated(tag);
         let Some(client) = self.clients.get_mut(tag) else { return };
@@ -170,7 +173,7 @@ impl Hub {
             client.conn.stream(&piece.lines, mode == Mode::Ended);
             client.answered = mode == Mode::Ended;
         } else {
-            client.conn.events(&piece.lines, 0, false);
+            client.conn.frames(piece.lines);
         }
         if mode == Mode::Ended {
             self.ending(tag, "answered");
@@ -204,7 +207,7 @@ impl Hub {
         let Some(stream) = &mut client.stream else { return };
         let skip = stream.place.publish(*first, *count);
         if skip < *count {
-            client.conn.events(lines, skip, true);
+            client.conn.events(lines, skip);
             self.touch(tag);
         }
     }

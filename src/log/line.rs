@@ -12,7 +12,7 @@ use std::io::BufRead as _;
 use super::crc::crc32c;
 use crate::limits::EVENT_BYTES_MAX;
 use crate::proto::ident::{EventId, SessionId};
-use crate::proto::swar::{last_line_len, printable_len};
+use crate::proto::swar::{hex8, last_line_len, parse_hex8, printable_len};
 use crate::proto::time::Wall;
 
 /// Bytes of the seal: `,"ack":"............","crc":"........"}`. An attest line is as long, since
@@ -42,11 +42,12 @@ pub fn seal(out: &mut Vec<u8>, start: usize, ack: u64) {
         out.push(b',');
     }
     out.extend_from_slice(ACK_KEY);
-    push_hex(out, ack, ACK_DIGITS);
+    out.extend_from_slice(&hex8((ack >> 32) as u32)[16 - ACK_DIGITS..]);
+    out.extend_from_slice(&hex8(ack as u32));
     out.push(b'"');
     let crc = crc32c(&out[start..]);
     out.extend_from_slice(CRC_KEY);
-    push_hex(out, u64::from(crc), CRC_DIGITS);
+    out.extend_from_slice(&hex8(crc));
     out.extend_from_slice(b"\"}");
     assert!(out.len() - start <= EVENT_BYTES_MAX, "a line is longer than any event may be");
     out.push(b'\n');
@@ -78,14 +79,14 @@ pub type Crc = [u8; CRC_DIGITS];
 pub fn unseal(line: &[u8]) -> Option<Sealed<'_>> {
     let (covered, end) = line.split_at_checked(line.len().checked_sub(CRC_PART_LEN)?)?;
     let crc: Crc = end.strip_prefix(CRC_KEY)?.strip_suffix(b"\"}")?.try_into().ok()?;
-    if crc != crc_text(crc32c(covered)) {
+    if crc != hex8(crc32c(covered)) {
         return None;
     }
     let (body, end) = covered.split_at_checked(covered.len().checked_sub(ACK_PART_LEN)?)?;
     let digits = end.strip_suffix(b"\"")?;
     let digits =
         if body.is_empty() { digits.strip_prefix(b"{") } else { digits.strip_prefix(b",") };
-    let ack = parse_hex(digits?.strip_prefix(ACK_KEY)?)?;
+    let ack = parse_ack(digits?.strip_prefix(ACK_KEY)?.try_into().ok()?)?;
     Some(Sealed { body, ack, crc })
 }
 
@@ -218,24 +219,12 @@ pub fn find_last_lf(bytes: &[u8]) -> Option<usize> {
     bytes.len().checked_sub(last_line_len(bytes) + 1)
 }
 
-/// The digits of a checksum.
-fn crc_text(crc: u32) -> Crc {
-    let mut text = [0; CRC_DIGITS];
-    for (place, digit) in text.iter_mut().enumerate() {
-        *digit = HEX[(crc >> (28 - 4 * place) & 0xf) as usize];
-    }
-    text
-}
-
-fn push_hex(out: &mut Vec<u8>, value: u64, digits: usize) {
-    out.extend((0..digits).rev().map(|place| HEX[(value >> (4 * place) & 0xf) as usize]));
-}
-
-fn parse_hex(digits: &[u8]) -> Option<u64> {
-    digits.iter().try_fold(0, |value, &digit| {
-        let place = HEX.iter().position(|&known| known == digit)?;
-        Some(value << 4 | place as u64)
-    })
+fn parse_ack(digits: &[u8; ACK_DIGITS]) -> Option<u64> {
+    let (high, low) = digits.split_first_chunk::<4>()?;
+    let mut padded = *b"00000000";
+    padded[4..].copy_from_slice(high);
+    let (high, low) = (parse_hex8(padded)?, parse_hex8(low.try_into().ok()?)?);
+    Some(u64::from(high) << 32 | u64::from(low))
 }
 
 /// How a header line begins; what follows is read by [`super::header`].
@@ -256,7 +245,6 @@ const SEQ_DIGITS_MAX: usize = 20;
 const ACK_PART_LEN: usize = 1 + ACK_KEY.len() + ACK_DIGITS + 1;
 /// `,"crc":"........"}`
 const CRC_PART_LEN: usize = CRC_KEY.len() + CRC_DIGITS + 2;
-const HEX: &[u8; 16] = b"0123456789abcdef";
 const _: () = assert!(ACK_PART_LEN + CRC_PART_LEN == SUFFIX_LEN);
 
 #[cfg(test)]

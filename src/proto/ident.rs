@@ -9,6 +9,7 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
+use super::swar::{hex8, parse_hex8};
 use crate::limits::SESSION_ID_CHARS_MAX;
 
 /// The name of a session, which in this version of the contract is the agent's id.
@@ -170,9 +171,8 @@ impl EventId {
     /// The written form.
     pub fn to_text(self) -> [u8; Self::TEXT_LEN] {
         let mut text = [0; Self::TEXT_LEN];
-        for (place, digit) in text.iter_mut().enumerate() {
-            *digit = b"0123456789abcdef"[(self.0 >> (60 - 4 * place) & 0xf) as usize];
-        }
+        text[..8].copy_from_slice(&hex8((self.0 >> 32) as u32));
+        text[8..].copy_from_slice(&hex8(self.0 as u32));
         text
     }
 
@@ -183,13 +183,8 @@ impl EventId {
 
     /// Reads exactly the form that [`EventId::to_text`] writes.
     pub fn parse(text: impl AsRef<[u8]>) -> Option<Self> {
-        let text: &[u8; Self::TEXT_LEN] = text.as_ref().try_into().ok()?;
-        text.iter()
-            .try_fold(0, |id, &digit| {
-                let lower = !digit.is_ascii_uppercase();
-                hex_value(digit).filter(|_| lower).map(|value| id << 4 | u64::from(value))
-            })
-            .map(Self)
+        let ([high, low], []) = text.as_ref().as_chunks::<8>() else { return None };
+        Some(Self(u64::from(parse_hex8(*high)?) << 32 | u64::from(parse_hex8(*low)?)))
     }
 }
 

@@ -54,6 +54,30 @@ fn prefix_len(bytes: &[u8], word: impl Fn(u64) -> u64, byte: impl Fn(&u8) -> boo
     words.len() * 8 + rest.iter().position(byte).unwrap_or(rest.len())
 }
 
+/// The number that eight lower-case hex digits spell, the most significant first; nothing if one of
+/// them is another byte.
+pub(crate) fn parse_hex8(text: [u8; 8]) -> Option<u32> {
+    let word = u64::from_le_bytes(text);
+    // Of the bytes that pass in the end only letters have this bit, and stand 9 below their value.
+    let letters = word >> 6 & ONES;
+    let nibbles = (word & (ONES * 0x0f)) + letters * 9;
+    let bytes = (nibbles << 4 | nibbles >> 8) & 0x00ff_00ff_00ff_00ff;
+    let halves = (bytes << 8 | bytes >> 16) & 0x0000_ffff_0000_ffff;
+    let value = (halves << 16 | halves >> 32) as u32;
+    (hex8(value) == text).then_some(value)
+}
+
+/// The eight lower-case hex digits of a number, the most significant first.
+pub(crate) fn hex8(value: u32) -> [u8; 8] {
+    let value = u64::from(value);
+    let halves = (value << 32 | value >> 16) & 0x0000_ffff_0000_ffff;
+    let bytes = (halves << 16 | halves >> 8) & 0x00ff_00ff_00ff_00ff;
+    let nibbles = (bytes << 8 | bytes >> 4) & (ONES * 0x0f);
+    let letters = (nibbles + ONES * 6) >> 4 & ONES;
+    // From behind `9` to `a` it is 39.
+    (nibbles + ONES * u64::from(b'0') + letters * 39).to_le_bytes()
+}
+
 /// One in every byte.
 const ONES: u64 = u64::MAX / 0xff;
 
@@ -74,6 +98,25 @@ mod tests {
 
     fn mirrored(bytes: &[u8]) -> Vec<u8> {
         bytes.iter().rev().copied().collect()
+    }
+
+    #[test]
+    fn eight_hex_digits_are_read_as_they_are_written_and_nothing_else_is() {
+        let mut value = 1_u32;
+        for _ in 0..10_000 {
+            value = value.wrapping_mul(0x9e37_79b1).rotate_left(7) ^ 0x0123_4567;
+            let text = hex8(value);
+            assert_eq!(String::from_utf8_lossy(&text), format!("{value:08x}"));
+            assert_eq!(parse_hex8(text), Some(value));
+        }
+        for place in 0..8 {
+            for byte in 0..=255_u8 {
+                let mut text = *b"09af5c3e";
+                text[place] = byte;
+                let is_digit = matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+                assert_eq!(parse_hex8(text).is_some(), is_digit, "{byte:#x} at {place}");
+            }
+        }
     }
 
     #[test]

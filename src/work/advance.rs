@@ -129,7 +129,8 @@ impl Worker {
             }
             Err(why) => {
                 answers.send(Done::Opened { agent, outcome: Err(why.clone()) });
-                self.refuse(&job, &why, answers);
+                let inputs = std::mem::take(&mut job.inputs);
+                self.refuse(agent, inputs, &why, answers);
                 Home { agent, body: None, wake_at: None, again: false, emptied: Vec::new() }
             }
         };
@@ -192,7 +193,7 @@ impl Worker {
     }
 
     /// Answers the inputs of an agent whose log cannot be appended to.
-    fn refuse(&self, job: &Advance, why: &Unopened, answers: &mut dyn Answers) {
+    fn refuse(&self, agent: Tag, inputs: Vec<Input>, why: &Unopened, answers: &mut dyn Answers) {
         let message = match why {
             Unopened::Missing => "no such session".to_owned(),
             Unopened::Damaged { place, .. } => format!("the log is damaged: {place}"),
@@ -200,16 +201,19 @@ impl Worker {
             Unopened::Failed { reason } => format!("the log cannot be opened: {reason}"),
         };
         let mut replies = Vec::new();
-        for input in &job.inputs {
+        for input in inputs {
             match input {
                 Input::Command { from: Some(to), .. } => {
                     let message = message.clone();
-                    replies.push(Reply { to: *to, code: ErrorCode::Internal, message });
+                    replies.push(Reply { to, code: ErrorCode::Internal, message });
                 }
                 Input::Snapshot { conn } => {
-                    answers.send(Done::Snapshot { conn: *conn, agent: job.agent, snapshot: None });
+                    answers.send(Done::Snapshot { conn, agent, snapshot: None });
                 }
-                Input::Read(read) => answers.send(read.run(&self.store, read.tip)),
+                Input::Read(read) => {
+                    let tip = read.tip;
+                    answers.send(read.run(&self.store, tip));
+                }
                 _ => {}
             }
         }

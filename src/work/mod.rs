@@ -69,6 +69,8 @@ pub struct Read {
     pub session: SessionId,
     /// The first seq wanted.
     pub from: u64,
+    /// As frames, for a WebSocket, and with them the space to put them in; otherwise as lines.
+    pub frames: Option<Vec<u8>>,
     /// Where it stands, when an earlier piece ended there.
     pub cursor: Option<Cursor>,
     /// The published tip: nothing beyond it exists for the reader.
@@ -79,15 +81,15 @@ pub struct Read {
 
 impl Read {
     /// Reads the piece from a log whose tip is `tip`.
-    fn run(&self, store: &Store, tip: Tip) -> Done {
-        let outcome = store.read(
-            &self.session,
-            self.from,
-            self.cursor,
-            tip,
-            self.events_max,
-            PIECE_BYTES_MAX,
-        );
+    fn run(self, store: &Store, tip: Tip) -> Done {
+        let Self { session, from, cursor, events_max, .. } = self;
+        let outcome = match self.frames {
+            Some(space) => {
+                let bounds = (events_max, PIECE_BYTES_MAX);
+                store.read_frames(&session, from, cursor, tip, bounds, space)
+            }
+            None => store.read(&session, from, cursor, tip, events_max, PIECE_BYTES_MAX),
+        };
         Done::Piece { conn: self.conn, generation: self.generation, outcome }
     }
 }
@@ -430,7 +432,10 @@ impl Worker {
     pub fn run(&mut self, job: Job, answers: &mut dyn Answers) {
         match job {
             Job::Advance(job) => self.advance(job, answers),
-            Job::Read(read) => answers.send(read.run(&self.store, read.tip)),
+            Job::Read(read) => {
+                let tip = read.tip;
+                answers.send(read.run(&self.store, tip));
+            }
             Job::Tool(job) => answers.send(job.run()),
             Job::Close(files) => drop(files),
             Job::Sweep { after, retention } => {

@@ -126,6 +126,7 @@ mod tests {
             generation: 0,
             session: SessionId::parse("s1").expect("an id"),
             from: 0,
+            frames: None,
             cursor: None,
             tip: Tip { seq: 0, base: 0, bytes: 0 },
             events_max: 1,

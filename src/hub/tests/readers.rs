@@ -108,6 +108,7 @@ fn a_panic_loses_no_read_that_was_answered_before_it() {
             generation: 1,
             session,
             from: 0,
+            frames: Some(Vec::new()),
             cursor: None,
             tip,
             events_max: 9,
