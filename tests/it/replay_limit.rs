@@ -10,7 +10,9 @@ fn server() -> (Server, Vec<Event>) {
     let server = Server::start(&["s1"], &json!({"replay_limit": LIMIT}));
     let mut client = server.connect("s1");
     client.subscribe(0);
-    let log = client.turn("a b c d e f g h i j k l m n o p q r s t u v w x y z");
+    // A turn that runs ahead of the replay by more than the limit would end it.
+    let mut log = client.events_to(client.last_seq());
+    log.extend(client.turn("a b c d e f g h i j k l m n o p q r s t u v w x y z"));
     assert!(log.len() as u64 > LIMIT + 5, "{}", log.len());
     (server, log)
 }
