@@ -29,7 +29,7 @@ longest() {
     case $1 in
         request_head) echo 8400 ;;
         config | answer | json_document | ws_frames) echo 4096 ;;
-        fnmatch | percent_decoding | deltas) echo 256 ;;
+        agent | fnmatch | percent_decoding | deltas) echo 256 ;;
         *) echo 1024 ;;
     esac
 }
