@@ -23,7 +23,7 @@ pub fn event_line(bytes: &[u8]) {
     let shape = Shape::new(session());
     if let Some(sealed) = line::unseal(bytes) {
         let mut again = [if sealed.body.is_empty() { b"{" } else { sealed.body }, b"}"].concat();
-        if again.iter().all(|&byte| byte >= 0x20) {
+        if again.starts_with(b"{") && again.iter().all(|&byte| byte >= 0x20) {
             line::seal(&mut again, 0, sealed.ack);
             assert_eq!(again.strip_suffix(b"\n"), Some(bytes));
         }
