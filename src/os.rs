@@ -313,27 +313,115 @@ pub fn crc32c(register: u32, bytes: &[u8]) -> Option<u32> {
     None
 }
 
+/// Where the first LF stands, found on the way of a CRC-32C, and the register behind the bytes before
+/// it but for the last `left_out` of them, 24 at most. The processor compares while it waits for its
+/// checksums, so looking for the LF costs next to nothing.
+///
+/// None where there is no such instruction, but also where the LF is among the first or the last few
+/// bytes: whoever gets nothing has to look for itself.
+pub fn crc32c_to_lf(register: u32, bytes: &[u8], left_out: usize) -> Option<(usize, u32)> {
+    #[cfg(target_arch = "x86_64")]
+    if is_x86_feature_detected!("sse4.2") {
+        // SAFETY: the processor has the instruction, which was asked just now.
+        return unsafe { crc32c_to_lf_sse42(register, bytes, left_out) };
+    }
+    #[cfg(target_arch = "aarch64")]
+    if std::arch::is_aarch64_feature_detected!("crc") {
+        // SAFETY: the processor has the instruction, which was asked just now.
+        return unsafe { crc32c_to_lf_armv8(register, bytes, left_out) };
+    }
+    let _ = (register, bytes, left_out);
+    None
+}
+
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "sse4.2")]
 fn crc32c_sse42(register: u32, bytes: &[u8]) -> u32 {
-    use std::arch::x86_64::{_mm_crc32_u8, _mm_crc32_u64};
+    use std::arch::x86_64::{_mm_crc32_u8, _mm_crc32_u32, _mm_crc32_u64};
     let (words, rest) = bytes.as_chunks::<8>();
     let register = words.iter().fold(u64::from(register), |register, word| {
         _mm_crc32_u64(register, u64::from_le_bytes(*word))
     });
-    rest.iter().fold(register as u32, |register, byte| _mm_crc32_u8(register, *byte))
+    let (half, rest) = rest.as_chunks::<4>();
+    let register = half
+        .iter()
+        .fold(register as u32, |register, half| _mm_crc32_u32(register, u32::from_le_bytes(*half)));
+    rest.iter().fold(register, |register, byte| _mm_crc32_u8(register, *byte))
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "sse4.2")]
+fn crc32c_to_lf_sse42(register: u32, bytes: &[u8], left_out: usize) -> Option<(usize, u32)> {
+    let step = |register, word| std::arch::x86_64::_mm_crc32_u64(register, word);
+    let (lf, done, register) = words_to_lf(register, bytes, step)?;
+    Some((lf, crc32c_sse42(register, &bytes[done..lf - left_out])))
 }
 
 #[cfg(target_arch = "aarch64")]
 #[target_feature(enable = "crc")]
 fn crc32c_armv8(register: u32, bytes: &[u8]) -> u32 {
-    use std::arch::aarch64::{__crc32cb, __crc32cd};
+    use std::arch::aarch64::{__crc32cb, __crc32cd, __crc32cw};
     let (words, rest) = bytes.as_chunks::<8>();
     let register = words
         .iter()
         .fold(register, |register, word| __crc32cd(register, u64::from_le_bytes(*word)));
+    let (half, rest) = rest.as_chunks::<4>();
+    let register =
+        half.iter().fold(register, |register, half| __crc32cw(register, u32::from_le_bytes(*half)));
     rest.iter().fold(register, |register, byte| __crc32cb(register, *byte))
 }
+
+#[cfg(target_arch = "aarch64")]
+#[target_feature(enable = "crc")]
+fn crc32c_to_lf_armv8(register: u32, bytes: &[u8], left_out: usize) -> Option<(usize, u32)> {
+    let step =
+        |register: u64, word| u64::from(std::arch::aarch64::__crc32cd(register as u32, word));
+    let (lf, done, register) = words_to_lf(register, bytes, step)?;
+    Some((lf, crc32c_armv8(register, &bytes[done..lf - left_out])))
+}
+
+/// Looks for an LF word by word, while `step` takes in the words that stand [`WORDS_BEHIND`] before.
+/// Where the LF stands, how many bytes were taken in, and the register then.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+#[expect(
+    clippy::inline_always,
+    reason = "an instruction that only its caller may use is one there"
+)]
+#[inline(always)]
+fn words_to_lf(
+    register: u32,
+    bytes: &[u8],
+    step: impl Fn(u64, u64) -> u64,
+) -> Option<(usize, usize, u32)> {
+    // The high bit of every byte that is an LF, and perhaps of some above the lowest.
+    let marks = |word: &[u8; 8]| {
+        let word = u64::from_le_bytes(*word) ^ (ONES * u64::from(b'\n'));
+        word.wrapping_sub(ONES) & !word & (ONES << 7)
+    };
+    let (words, _) = bytes.as_chunks::<8>();
+    let (first, ahead) = words.split_at_checked(WORDS_BEHIND)?;
+    if first.iter().any(|word| marks(word) != 0) {
+        return None;
+    }
+    let mut register = u64::from(register);
+    for (index, (word, behind)) in ahead.iter().zip(words).enumerate() {
+        let marks = marks(word);
+        if marks != 0 {
+            let lf = (index + WORDS_BEHIND) * 8 + marks.trailing_zeros() as usize / 8;
+            return Some((lf, index * 8, register as u32));
+        }
+        register = step(register, u64::from_le_bytes(*behind));
+    }
+    None
+}
+
+/// One in every byte.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+const ONES: u64 = u64::MAX / 0xff;
+
+/// How far a checksum stays behind the search for the LF before which it has to end.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+const WORDS_BEHIND: usize = 3;
 
 fn check(result: c_int) -> io::Result<()> {
     if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }

@@ -268,9 +268,8 @@ impl Piece {
         self.lines.reserve_exact(left.min(room as u64) as usize);
         while self.count < events_max && self.next.seq <= last {
             let fresh = block.fresh();
-            if let Some(lf) = line::find_lf(fresh) {
-                let line = &fresh[..lf];
-                let Some(sealed) = line::unseal(line) else { return Ok(Ended::Bad) };
+            if let Some((line, sealed)) = line::first(fresh) {
+                let Some(sealed) = sealed else { return Ok(Ended::Bad) };
                 match shape.seq(sealed.body) {
                     Some((seq, _)) if seq == self.next.seq => {
                         let filled = self.lines.len();
@@ -284,8 +283,9 @@ impl Piece {
                     None if is_passed_over(sealed.body) => {}
                     _ => return Ok(Ended::Bad),
                 }
-                self.next.offset += lf as u64 + 1;
-                block.at += lf + 1;
+                let taken = line.len() + 1;
+                self.next.offset += taken as u64;
+                block.at += taken;
                 continue;
             }
             let read = self.next.offset + fresh.len() as u64;

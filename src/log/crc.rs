@@ -11,6 +11,12 @@ pub fn crc32c(bytes: &[u8]) -> u32 {
     !os::crc32c(!0, bytes).unwrap_or_else(|| sliced(!0, bytes))
 }
 
+/// Where the first LF stands, and the CRC-32C of what is before it but for the last `left_out` bytes,
+/// which are 24 at most; in one pass. Nothing if only looking for the one and then for the other tells.
+pub fn crc32c_to_lf(bytes: &[u8], left_out: usize) -> Option<(usize, u32)> {
+    os::crc32c_to_lf(!0, bytes, left_out).map(|(lf, register)| (lf, !register))
+}
+
 /// Takes `bytes` into the register.
 fn sliced(mut crc: u32, bytes: &[u8]) -> u32 {
     let mut blocks = bytes.chunks_exact(16);

@@ -9,7 +9,7 @@
 
 use std::io::BufRead as _;
 
-use super::crc::crc32c;
+use super::crc::{crc32c, crc32c_to_lf};
 use crate::limits::EVENT_BYTES_MAX;
 use crate::proto::ident::{EventId, SessionId};
 use crate::proto::swar::{hex8, last_line_len, parse_hex8, printable_len};
@@ -77,9 +77,27 @@ pub type Crc = [u8; CRC_DIGITS];
 
 /// Checks the seal of a line, given without its LF.
 pub fn unseal(line: &[u8]) -> Option<Sealed<'_>> {
+    unseal_if(line, crc32c)
+}
+
+/// The first of some lines, without its LF, and what its seal holds, if it does: what [`find_lf`] and
+/// [`unseal`] say, for less.
+pub fn first(lines: &[u8]) -> Option<(&[u8], Option<Sealed<'_>>)> {
+    Some(match crc32c_to_lf(lines, CRC_PART_LEN) {
+        Some((lf, crc)) => (&lines[..lf], unseal_if(&lines[..lf], |_| crc)),
+        None => {
+            let line = &lines[..find_lf(lines)?];
+            (line, unseal(line))
+        }
+    })
+}
+
+/// Checks a seal; `sum` is asked for the checksum of what it covers.
+#[inline]
+fn unseal_if(line: &[u8], sum: impl FnOnce(&[u8]) -> u32) -> Option<Sealed<'_>> {
     let (covered, end) = line.split_at_checked(line.len().checked_sub(CRC_PART_LEN)?)?;
     let crc: Crc = end.strip_prefix(CRC_KEY)?.strip_suffix(b"\"}")?.try_into().ok()?;
-    if crc != hex8(crc32c(covered)) {
+    if crc != hex8(sum(covered)) {
         return None;
     }
     let (body, end) = covered.split_at_checked(covered.len().checked_sub(ACK_PART_LEN)?)?;
@@ -206,8 +224,7 @@ pub fn bodies(whole: &[u8]) -> impl Iterator<Item = &[u8]> {
 
 /// Where the first LF stands.
 ///
-/// The C library looks for it with the widest registers there are, and this is how safe code gets
-/// there; looking byte by byte would cost a replay more than the checksums do.
+/// The standard library has the search for one byte, two words at a time, only inside of its readers.
 pub fn find_lf(bytes: &[u8]) -> Option<usize> {
     let mut rest = bytes;
     let skipped = rest.skip_until(b'\n').expect("memory can always be read");
@@ -402,6 +419,29 @@ mod tests {
         }
         let want: [&[u8]; 2] = [b"{\"a\":1", b"{\"b\":2"];
         assert_eq!(bodies(&sealed).collect::<Vec<_>>(), want);
+    }
+
+    #[test]
+    fn the_first_line_is_what_looking_for_it_and_then_at_its_seal_says() {
+        let mut lines = Vec::new();
+        for len in 0..80 {
+            let mut line = format!("{{\"a\":\"{}\"}}", "x".repeat(len)).into_bytes();
+            seal(&mut line, 0, len as u64);
+            lines.push(line[..line.len() - 1].to_vec());
+            line[5] ^= 1;
+            line.truncate(line.len() - 1);
+            lines.push(line);
+            lines.push(vec![b'x'; len]);
+        }
+        for line in &lines {
+            assert_eq!(first(line), None);
+            for behind in 0..20 {
+                let text =
+                    [line, &b"\n"[..], &vec![b'\n'; behind % 2], &vec![b'x'; behind]].concat();
+                assert_eq!(first(&text), Some((&line[..], unseal(line))), "{behind} bytes behind");
+            }
+        }
+        assert_eq!(lines.iter().filter(|line| unseal(line).is_some()).count(), 80);
     }
 
     #[test]

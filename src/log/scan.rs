@@ -120,18 +120,17 @@ impl Scan {
     /// Takes in the bytes that follow.
     pub fn push(&mut self, mut bytes: &[u8], seen: &mut impl FnMut(Item<'_>)) {
         self.found.bytes += bytes.len() as u64;
-        while let Some(at) = line::find_lf(bytes) {
-            let (line, rest) = (&bytes[..at], &bytes[at + 1..]);
+        while let Some((line, sealed)) = line::first(bytes) {
             if self.carry.is_empty() {
-                self.line(line, seen);
+                self.line(line, sealed, seen);
             } else {
                 let mut whole = std::mem::take(&mut self.carry);
                 whole.extend_from_slice(line);
-                self.line(&whole, seen);
+                self.line(&whole, line::unseal(&whole), seen);
                 whole.clear();
                 self.carry = whole;
             }
-            bytes = rest;
+            bytes = &bytes[line.len() + 1..];
         }
         self.carry.extend_from_slice(bytes);
         if self.carry.len() > EVENT_BYTES_MAX {
@@ -148,10 +147,10 @@ impl Scan {
     }
 
     /// Takes in a line, given without its LF, that begins at `self.offset`.
-    fn line(&mut self, line: &[u8], seen: &mut impl FnMut(Item<'_>)) {
+    fn line(&mut self, line: &[u8], sealed: Option<Sealed<'_>>, seen: &mut impl FnMut(Item<'_>)) {
         let offset = self.offset;
         let end = offset + line.len() as u64 + 1;
-        match line::unseal(line) {
+        match sealed {
             Some(sealed) => self.sound(&sealed, line, offset, end, seen),
             None => {
                 self.bad(if offset == 0 { Fault::NoHeader } else { Fault::Seal }, offset, seen);
