@@ -229,7 +229,8 @@ impl World {
         self.judge_refused(given, &outcome);
         let record = &mut self.records[given.session];
         assert!(outcome.idle_cancels <= given.cancels, "{}: nobody cancelled", record.id);
-        let taken = given.cancels > outcome.idle_cancels && !outcome.failed && !outcome.stalled;
+        let heard = !outcome.failed && !outcome.stalled && !outcome.unopened;
+        let taken = given.cancels > outcome.idle_cancels && heard;
         if taken && given.was_open && record.ledger.turns == given.turns {
             record.ledger.cancel();
         }
