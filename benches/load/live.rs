@@ -97,7 +97,7 @@ fn step(chunks: usize, delay_ms: u64) -> Value {
 }
 
 /// A folder where logs are files on a disk, and not in memory.
-fn folder() -> TempDir {
+pub(crate) fn folder() -> TempDir {
     TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
 }
 

@@ -21,6 +21,7 @@
 mod baseline;
 mod compare;
 mod fairness;
+mod handshake;
 mod live;
 mod memory;
 mod peers;
@@ -47,7 +48,8 @@ const SCENARIOS: [Scenario; 5] = [
 /// Rows of the table that compares, under the name they are asked for with.
 type Rows = (&'static str, fn(&Scale) -> Vec<Row>);
 
-const ROWS: [Rows; 5] = [
+const ROWS: [Rows; 6] = [
+    ("handshake", handshake::rows),
     ("replay", replay::rows),
     ("live", live::paced_rows),
     ("fast", live::fast_rows),

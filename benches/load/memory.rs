@@ -123,7 +123,7 @@ fn known(scale: &Scale, count: usize) -> f64 {
     (come_and_go(others..others + count) - before) / count as f64
 }
 
-fn make_sessions(folder: &Path, count: usize) {
+pub(crate) fn make_sessions(folder: &Path, count: usize) {
     let options = LogOptions { sync: SyncMode::Os, segment_bytes: 4 << 20 };
     let store = Store::open(Arc::new(RealDisk), folder.join("terret-data"), options).unwrap();
     for number in 0..count {
@@ -250,7 +250,7 @@ fn serve(scale: &Scale, folder: &Path, agents: usize, steps: &[Value], more: &Va
 }
 
 /// Connects these agents, and waits for their `hello`.
-fn connect(peers: &mut Peers, addr: SocketAddr, agents: std::ops::Range<usize>) {
+pub(crate) fn connect(peers: &mut Peers, addr: SocketAddr, agents: std::ops::Range<usize>) {
     for first in agents.clone().step_by(AT_ONCE) {
         for number in first..(first + AT_ONCE).min(agents.end) {
             peers.connect(addr, number);

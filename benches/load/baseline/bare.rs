@@ -36,22 +36,24 @@ pub(super) fn replay(file: &str) {
     println!("listening on {}", listener.local_addr().unwrap());
     poll.registry().register(&mut listener, LISTENER, Interest::READABLE).unwrap();
     let mut conns: Vec<Option<Conn>> = Vec::new();
+    let mut free: Vec<usize> = Vec::new();
     let mut events = Events::with_capacity(1024);
     loop {
         poll.poll(&mut events, None).unwrap();
         for event in &events {
             if event.token() == LISTENER {
                 while let Ok((mut stream, _)) = listener.accept() {
-                    let free = conns.iter().position(Option::is_none).unwrap_or(conns.len());
+                    let index = free.pop().unwrap_or(conns.len());
                     let interest = Interest::READABLE | Interest::WRITABLE;
-                    poll.registry().register(&mut stream, Token(free), interest).unwrap();
-                    conns.resize_with(conns.len().max(free + 1), || None);
-                    conns[free] = Some(Conn::new(stream));
+                    poll.registry().register(&mut stream, Token(index), interest).unwrap();
+                    conns.resize_with(conns.len().max(index + 1), || None);
+                    conns[index] = Some(Conn::new(stream));
                 }
             } else if let Some(conn) = &mut conns[event.token().0]
                 && !(conn.hear(file.as_ref()) && conn.pump())
             {
                 conns[event.token().0] = None;
+                free.push(event.token().0);
             }
         }
     }
