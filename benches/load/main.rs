@@ -88,7 +88,8 @@ fn main() {
         wanted = known;
     }
     let binary = server::binary(short);
-    println!("the server is {}", binary.display());
+    let built = if short { ", built for benches" } else { "" };
+    println!("the server is {}{built}", binary.display());
     let mut all = serde_json::Map::new();
     let size = Size::new(short, binary.clone());
     for (name, what, run) in SCENARIOS.iter().filter(|(name, ..)| wanted.contains(name)) {
