@@ -31,7 +31,8 @@ use crate::conn::ring::SLICES_MAX;
 use crate::conn::slab::{Slab, Tag};
 use crate::conn::{Conn, Incoming};
 use crate::limits::{
-    CLOSE_S, HANDSHAKE_S, MAILBOX_FRAME_BYTES_MAX, SPARE_PIECES_MAX, UPSTREAM_BYTES_MAX,
+    CLOSE_S, HANDSHAKE_S, MAILBOX_FRAME_BYTES_MAX, PIECE_BYTES_MAX, SPARE_PIECES_MAX,
+    UPSTREAM_BYTES_MAX,
 };
 use crate::proto::event::ErrorCode;
 use crate::proto::http::{Status, write_response};
@@ -246,8 +247,11 @@ impl Hub {
         let Some(client) = self.clients.get_mut(tag) else { return };
         client.took = self.now;
         client.sent_bytes += n as u64;
+        // One that a single large event needed is not for those to come: a slow reader may keep its space
+        // for long.
         if let Some(space) = client.conn.advance(n)
             && self.spaces.len() < SPARE_PIECES_MAX
+            && space.capacity() <= PIECE_BYTES_MAX
         {
             self.spaces.push(space);
         }

@@ -1,9 +1,10 @@
 //! Readers over HTTP: as slow as they like, as long as their token holds and their agent lives.
 
-use super::world::{WAKE, World, handshake, session, step};
+use super::world::{WAKE, World, handshake, session, step, subscribe};
 use super::{Panics, with_log};
 use crate::config::Tokens;
 use crate::conn::slab::Tag;
+use crate::limits::PIECE_BYTES_MAX;
 use crate::model::Provider;
 use crate::work::advance::Input;
 use crate::work::{Done, Job, Read};
@@ -127,4 +128,22 @@ fn a_panic_loses_no_read_that_was_answered_before_it() {
     assert!(matches!(done[0], Done::Piece { .. }));
     let Some(Done::Panicked { readers, .. }) = done.last() else { panic!("it has died") };
     assert!(readers.is_empty(), "{readers:?}");
+}
+
+#[test]
+fn the_space_of_a_piece_is_used_again_but_not_that_of_a_large_event() {
+    let large = "x".repeat(2 * PIECE_BYTES_MAX);
+    let mut world = World::new(vec![step(&["x"]), step(&[&large])], |_| {});
+    let tag = world.connect(0);
+    let mut spare = Vec::new();
+    for _ in 0..2 {
+        world.send(tag, WAKE);
+        world.settle();
+        world.send(tag, &subscribe(0));
+        world.settle();
+        spare.extend(world.hub.spaces.iter().map(Vec::capacity));
+    }
+    assert!(!spare.is_empty());
+    assert!(spare.iter().all(|&bytes| bytes <= PIECE_BYTES_MAX), "{spare:?}");
+    assert!(world.peer(tag).frames.iter().any(|frame| frame.len() > PIECE_BYTES_MAX));
 }
