@@ -272,11 +272,10 @@ impl Piece {
                 let Some(sealed) = sealed else { return Ok(Ended::Bad) };
                 match shape.seq(sealed.body) {
                     Some((seq, _)) if seq == self.next.seq => {
-                        let filled = self.lines.len();
-                        if self.count > 0 && filled + form.len(line) > bytes_max {
+                        let bound = (self.count > 0).then_some(bytes_max);
+                        if !form.push(&mut self.lines, line, bound) {
                             return Ok(Ended::Full);
                         }
-                        form.push(&mut self.lines, line);
                         self.count += 1;
                         self.next.seq += 1;
                     }
@@ -305,25 +304,25 @@ impl Piece {
 }
 
 impl Form {
-    fn len(self, line: &[u8]) -> usize {
-        match self {
-            Self::Line => line.len() + 1,
-            Self::Frame => text_header(line::wire_len(line)).len() + line::wire_len(line),
-        }
-    }
-
-    fn push(self, out: &mut Vec<u8>, line: &[u8]) {
-        match self {
-            Self::Line => {
-                out.extend_from_slice(line);
-                out.push(b'\n');
-            }
+    /// Appends a line in this form, unless that makes more of `out` than `bytes_max`, if there is a bound.
+    fn push(self, out: &mut Vec<u8>, line: &[u8], bytes_max: Option<usize>) -> bool {
+        let header;
+        let (head, body, last): (&[u8], _, _) = match self {
+            Self::Line => (&[], line, b'\n'),
             Self::Frame => {
-                out.extend_from_slice(&text_header(line::wire_len(line)));
-                out.extend_from_slice(&line[..line.len() - SUFFIX_LEN]);
-                out.push(b'}');
+                header = text_header(line::wire_len(line));
+                (&header, &line[..line.len() - SUFFIX_LEN], b'}')
             }
+        };
+        let more = head.len() + body.len() + 1;
+        if bytes_max.is_some_and(|bytes_max| out.len() + more > bytes_max) {
+            return false;
         }
+        out.reserve(more);
+        out.extend_from_slice(head);
+        out.extend_from_slice(body);
+        out.push(last);
+        true
     }
 }
 
