@@ -146,7 +146,7 @@ impl Shape {
         ID_KEY.len()
             + EventId::TEXT_LEN
             + SESSION_KEY.len()
-            + self.session.as_str().len()
+            + self.session.as_bytes().len()
             + SEQ_KEY.len()
     }
 
@@ -158,7 +158,7 @@ impl Shape {
         EventId::parse(id)?;
         let digits = rest
             .strip_prefix(SESSION_KEY)?
-            .strip_prefix(self.session.as_str().as_bytes())?
+            .strip_prefix(self.session.as_bytes())?
             .strip_prefix(SEQ_KEY)?;
         let (mut seq, mut len) = (0_u64, 0);
         while let Some(digit) = digits.get(len).filter(|digit| digit.is_ascii_digit()) {

@@ -59,10 +59,16 @@ impl SessionId {
     #[expect(clippy::expect_used, reason = "what was parsed is ASCII, whoever sent it")]
     pub fn as_str(&self) -> &str {
         match &self.0 {
-            Text::Short { len, bytes } => {
-                std::str::from_utf8(&bytes[..usize::from(*len)]).expect("an id is ASCII")
-            }
+            Text::Short { .. } => std::str::from_utf8(self.as_bytes()).expect("an id is ASCII"),
             Text::Long(text) => text,
+        }
+    }
+
+    /// The bytes of the text, for less: nothing asks again whether they are text.
+    pub fn as_bytes(&self) -> &[u8] {
+        match &self.0 {
+            Text::Short { len, bytes } => &bytes[..usize::from(*len)],
+            Text::Long(text) => text.as_bytes(),
         }
     }
 }
