@@ -362,4 +362,4 @@ fn is_passed_over(body: &[u8]) -> bool {
 
 /// The least that is read at once, and the most unless a line is longer.
 const BLOCK_BYTES_MIN: usize = 4 * 1024;
-const BLOCK_BYTES: usize = 32 * 1024;
+const BLOCK_BYTES: usize = 64 * 1024;
