@@ -126,8 +126,9 @@ itself and misses nothing; stops when the token is refused or another client tak
   --from SEQ        begin there instead of at the session's first event; beyond the last: what is new
 
 A line you type is sent and wakes the agent. A tool call that waits for you is shown whole, with what
-to type. With text piped in, attach exits when the turn is over: 0, or 1 if it failed. It also exits 1
-when the turn can go no further by itself: it waits for a verdict, or its resume failed.
+to type. What is piped in is sent once the history has been shown, and attach exits when no turn is
+open any more: 0, or 1 if what was sent failed. It also exits 1 when the turn can go no further by
+itself: it waits for a verdict, or its resume failed.
 
   /steer TEXT                  give the running turn a hint; starts none
   /cancel [REASON]             stop the running turn

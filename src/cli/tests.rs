@@ -1,7 +1,7 @@
 //! The program as a function: words in, status and streams out.
 
 use std::fs;
-use std::io::{self, Cursor, Write};
+use std::io::{self, BufRead, BufReader, Cursor, Write};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -33,12 +33,16 @@ impl Write for Kept {
 
 /// Status, standard output and standard error.
 fn run_with(words: &[&str], stdin: &str) -> (Status, String, String) {
+    run_reading(words, Cursor::new(stdin.to_owned()))
+}
+
+fn run_reading(words: &[&str], stdin: impl BufRead + Send + 'static) -> (Status, String, String) {
     let (stdout, stderr) = (Kept::default(), Kept::default());
     let world = World {
         process: 2,
         program: "terret-ws".to_owned(),
         env: Arc::new(|name| (name == "KEY").then(|| "canary".to_owned())),
-        stdin: Box::new(Cursor::new(stdin.to_owned())),
+        stdin: Box::new(stdin),
         stdin_is_terminal: false,
         stdout: Output::new(stdout.clone()),
         stdout_is_terminal: false,
@@ -308,11 +312,15 @@ fn attach_stops_for_good_when_its_token_is_refused_or_another_takes_over() {
     assert!(err.starts_with("terret-ws: unauthorized: "), "{err}");
     assert!(!err.contains("canary"), "{err}");
 
-    // A spectator, who would stay, and somebody who takes over once it is there.
+    // A spectator, who stays while something may still be piped in, and somebody who takes over
+    // once it is there.
+    let (silence, _open) = io::pipe().unwrap();
     let (status, _, err) = beside_a_server(|url| {
         let endpoint = Endpoint::parse(url).unwrap();
         thread::scope(|scope| {
-            let spectator = scope.spawn(|| run_words(&["attach", url, "--token", "secret"]));
+            let spectator = scope.spawn(|| {
+                run_reading(&["attach", url, "--token", "secret"], BufReader::new(silence))
+            });
             let mut taking_over = Vec::new();
             while !spectator.is_finished() {
                 let mut client = Client::connect(&endpoint, "secret").unwrap();

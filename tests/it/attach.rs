@@ -48,7 +48,11 @@ impl Attach {
 
     /// Attaches with `text` piped in, and nothing behind it.
     fn piped(server: &Server, session: &str, text: &str) -> Self {
-        let mut attach = Self::to(server, session, &[]);
+        Self::piped_with(server, session, text, &[])
+    }
+
+    fn piped_with(server: &Server, session: &str, text: &str, more: &[&str]) -> Self {
+        let mut attach = Self::to(server, session, more);
         attach.type_line(text);
         attach.stdin = None;
         attach
@@ -229,9 +233,7 @@ fn text_piped_into_a_parked_turn_ends_with_what_to_type() {
     let server = Server::start(&["s1"], &config);
     // Also from behind the request, which is not replayed then.
     for arguments in [&[][..], &[], &["--from", "1000"]] {
-        let mut attach = Attach::to(&server, "s1", arguments);
-        attach.type_line("go on");
-        attach.stdin = None;
+        let mut attach = Attach::piped_with(&server, "s1", "go on", arguments);
         attach.expect_shown("/approve");
         attach.expect_shown("c1");
         assert_eq!(attach.exit_code(), Some(1), "{arguments:?}");
@@ -239,4 +241,67 @@ fn text_piped_into_a_parked_turn_ends_with_what_to_type() {
     let mut attach = Attach::piped(&server, "s1", "/approve c1");
     assert_eq!(attach.exit_code(), Some(0));
     attach.expect_shown("Done.");
+}
+
+#[test]
+fn a_piped_verdict_is_about_the_call_that_history_leaves_parked() {
+    for (line, arguments) in [
+        ("/approve", &[][..]),
+        ("/approve c1", &[]),
+        ("/approve c1", &["--from", "1000"]),
+        ("/deny", &["--from", "1000"]),
+    ] {
+        let provider = Provider::start();
+        let mut config = provider.config(&json!({}));
+        config["approvals"] = json!(true);
+        config["policy"] = json!(["*"]);
+        config["tools"] = json!([{"name": "true", "command": ["true"], "approval": "always"}]);
+        let server = Server::start(&["s1"], &config);
+        let mut parked = Attach::piped(&server, "s1", "begin");
+        provider.ask().call(&[("c1", "true", "{}")]);
+        assert_eq!(parked.exit_code(), Some(1));
+        let mut attach = Attach::piped_with(&server, "s1", line, arguments);
+        // It is still there when the turn goes on.
+        provider.ask().answer("Here is the end.");
+        assert_eq!(attach.exit_code(), Some(0), "{line} {arguments:?}");
+        attach.expect_shown("Here is the end.");
+    }
+}
+
+#[test]
+fn an_old_failure_is_not_that_of_the_text_piped_in_now() {
+    let provider = Provider::start();
+    let server = Server::start(&["s1"], &provider.config(&json!({})));
+    let mut first = Attach::piped(&server, "s1", "first");
+    provider.ask().refuse("400 Bad Request", "", "no model of that name");
+    assert_eq!(first.exit_code(), Some(1));
+    let mut second = Attach::piped(&server, "s1", "second");
+    provider.ask().answer("All is well.");
+    assert_eq!(second.exit_code(), Some(0));
+    second.expect_shown("All is well.");
+}
+
+#[test]
+fn with_nothing_said_it_exits_when_no_turn_is_open() {
+    let provider = Provider::start();
+    let server = Server::start(&["s1"], &provider.config(&json!({})));
+    let arguments = [&[][..], &["--from", "1000"]];
+    for (line, code) in [("", 0), ("/policy", 0), ("/approve", 1), ("/no such", 1)] {
+        for more in arguments {
+            let mut attach = Attach::piped_with(&server, "s1", line, more);
+            assert_eq!(attach.exit_code(), Some(code), "{line} {more:?}");
+        }
+    }
+    for more in arguments {
+        let mut client = server.subscribed("s1");
+        client.wake("begin");
+        let ask = provider.ask();
+        client.cut();
+        server.expect_connected("s1", false);
+        let mut attach = Attach::piped_with(&server, "s1", "", more);
+        server.expect_connected("s1", true);
+        ask.answer("And that was all.");
+        attach.expect_shown("And that was all.");
+        assert_eq!(attach.exit_code(), Some(0), "{more:?}");
+    }
 }

@@ -16,7 +16,8 @@ pub(super) struct Talk {
     next_seq: u64,
     /// The log's last seq when this connection began: up to there it is history.
     history_end: Option<u64>,
-    turn_open: bool,
+    /// None while neither the log, which was heard from its middle, nor the server has told.
+    turn_open: Option<bool>,
     /// Nothing works at the open turn, and there has been no event since the server said so.
     interrupted: bool,
     /// Ids of the parked calls that wait for a verdict, oldest first.
@@ -78,7 +79,7 @@ impl Talk {
         Talk {
             next_seq: from_seq,
             history_end: None,
-            turn_open: false,
+            turn_open: (from_seq == 0).then_some(false),
             interrupted: false,
             parked: Vec::new(),
             awaited: Vec::new(),
@@ -144,10 +145,17 @@ impl Talk {
                     Heard::News
                 }
             },
-            ServerFrame::Hello { .. }
-            | ServerFrame::ReplayTruncated { .. }
-            | ServerFrame::Other => Heard::News,
+            ServerFrame::ReplayTruncated { .. } => {
+                self.turn_open = None;
+                Heard::News
+            }
+            ServerFrame::Hello { .. } | ServerFrame::Other => Heard::News,
         }
+    }
+
+    /// What was typed asks for nothing that can be said.
+    pub(super) fn misspoke(&mut self) {
+        self.refused = true;
     }
 
     /// Whether something was said that is not in the log yet.
@@ -163,14 +171,14 @@ impl Talk {
     /// Whether nothing will happen before something is said: all there was to hear has been heard,
     /// nothing that was said is under way, and no turn goes on by itself.
     pub(super) fn is_quiet(&self) -> bool {
-        let goes_on = self.turn_open && self.parked.is_empty() && !self.interrupted;
+        let goes_on = self.turn_open == Some(true) && self.parked.is_empty() && !self.interrupted;
         self.is_caught_up() && self.awaited.is_empty() && !goes_on
     }
 
     /// Whether events are to come, of which the log alone does not tell that they will: whoever
     /// hears none for a while should ask the server.
     pub(super) fn wonders(&self) -> bool {
-        let expects = self.turn_open || self.awaits();
+        let expects = self.turn_open != Some(false) || self.awaits();
         self.is_caught_up() && expects && self.parked.is_empty() && !self.interrupted
     }
 
@@ -182,9 +190,11 @@ impl Talk {
         }
         match state.status.as_str() {
             // A replay that began late has not shown the requests.
-            "parked" => (self.turn_open, self.parked) = (true, state.pending),
-            "interrupted" => (self.turn_open, self.interrupted) = (true, true),
-            _ => {}
+            "parked" => (self.turn_open, self.parked) = (Some(true), state.pending),
+            "interrupted" => (self.turn_open, self.interrupted) = (Some(true), true),
+            status => {
+                self.turn_open.get_or_insert(status == "running");
+            }
         }
     }
 
@@ -193,10 +203,15 @@ impl Talk {
         self.interrupted
     }
 
-    /// Whether anything is left to wait for once nothing more is typed; none while there is. Who
-    /// has said nothing is a spectator and waits for ever.
+    /// Whether history has been heard, and it is known whether it leaves a turn open: only then is
+    /// what is said about the present, and judged by what follows.
+    pub(super) fn is_oriented(&self) -> bool {
+        self.is_caught_up() && self.turn_open.is_some()
+    }
+
+    /// Whether anything is left to wait for once nothing more is typed; none while there is.
     pub(super) fn outcome(&self) -> Option<Outcome> {
-        if !self.said_anything || !self.is_caught_up() {
+        if !self.is_oriented() {
             return None;
         }
         let may_come = |wait: &&Wait| self.may_come(wait);
@@ -210,16 +225,19 @@ impl Talk {
         if self.awaited.iter().any(|wait| self.may_come(wait)) {
             return None;
         }
-        let bad_end = matches!(self.last_end, Some(TurnStatus::Failed | TurnStatus::Rejected));
+        // Who has said nothing is a spectator: no end is a bad one for it.
+        let bad_end = self.said_anything
+            && matches!(self.last_end, Some(TurnStatus::Failed | TurnStatus::Rejected));
         let lost = !self.awaited.is_empty();
-        match (self.turn_open, self.refused || bad_end || lost) {
+        match (self.turn_open?, self.refused || bad_end || lost) {
             (true, _) => self.interrupted.then_some(Outcome::Interrupted),
             (false, true) => Some(Outcome::Failed),
             (false, false) => Some(Outcome::Done),
         }
     }
 
-    fn is_caught_up(&self) -> bool {
+    /// Whether all of history has been heard.
+    pub(super) fn is_caught_up(&self) -> bool {
         self.history_end.is_some_and(|last_seq| self.next_seq > last_seq)
     }
 
@@ -228,13 +246,13 @@ impl Talk {
     /// step of a turn.
     fn may_come(&self, wait: &Wait) -> bool {
         let is_text = matches!(wait.trace, Trace::Text(_));
-        let next_step = self.turn_open && !self.interrupted;
+        let next_step = self.turn_open == Some(true) && !self.interrupted;
         wait.connection == self.connection || (is_text && next_step)
     }
 
     fn event(&mut self, body: &Body) -> Heard {
         match body {
-            Body::TurnStart { .. } | Body::StepStart { .. } => self.turn_open = true,
+            Body::TurnStart { .. } | Body::StepStart { .. } => self.turn_open = Some(true),
             Body::UserMessage { text } | Body::ContextInjected { text }
                 if self.settle(&Trace::Text(text.clone())) =>
             {
@@ -257,7 +275,7 @@ impl Talk {
     }
 
     fn turn_end(&mut self, status: TurnStatus) {
-        self.turn_open = false;
+        self.turn_open = Some(false);
         self.parked.clear();
         self.last_end = Some(status);
         self.settle(&Trace::TurnEnd);

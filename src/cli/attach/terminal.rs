@@ -3,6 +3,7 @@
 //! Owns everything but the connection, of which it sees the sending half. What the frames mean is
 //! `talk`'s, how they look is `screen`'s.
 
+use std::collections::VecDeque;
 use std::io;
 use std::mem;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -100,7 +101,12 @@ pub(super) struct Terminal {
     talk: Talk,
     /// Whether this connection's `hello` has come; before it nothing is sent.
     greeted: bool,
-    /// Typed and not sent yet.
+    /// Whether lines come from a person, who has read what they are about. Those from a pipe are
+    /// about what history leaves, and wait for its end.
+    interactive: bool,
+    /// Typed and not read yet.
+    lines: VecDeque<String>,
+    /// Read and not sent yet.
     unsent: Vec<Command>,
     input_ended: bool,
     /// An error frame after which the server closes for good.
@@ -122,6 +128,8 @@ impl Terminal {
             view: View::of(attach, world),
             talk: Talk::new(attach.from_seq),
             greeted: false,
+            interactive: world.stdin_is_terminal,
+            lines: VecDeque::new(),
             unsent: Vec::new(),
             input_ended: false,
             last_word: None,
@@ -133,22 +141,15 @@ impl Terminal {
         self.greeted = false;
         loop {
             match self.next_event() {
-                Some(Event::Line(line)) => {
-                    if self.line(&line)? {
-                        self.leave(sender);
-                        return Ok(Over::Done);
-                    }
-                }
+                Some(Event::Line(line)) => self.lines.push_back(line),
                 Some(Event::InputEnded) => self.input_ended = true,
                 Some(Event::Frame(text)) => self.frame(&text, sender)?,
                 Some(Event::Gone(code, how)) => return self.gone(code, how),
                 None => self.wonder()?,
             }
-            if self.greeted {
-                for command in mem::take(&mut self.unsent) {
-                    self.talk.said(&command);
-                    send(sender, &command);
-                }
+            if self.lines(Some(sender))? {
+                self.leave(sender);
+                return Ok(Over::Done);
             }
             if let Some(outcome) = self.outcome() {
                 self.leave(sender);
@@ -202,21 +203,38 @@ impl Terminal {
                 return finished(outcome).map(|()| true);
             }
             match self.inbox.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
-                Ok(Event::Line(line)) => {
-                    if self.line(&line)? {
-                        return Ok(true);
-                    }
-                }
+                Ok(Event::Line(line)) => self.lines.push_back(line),
                 Ok(Event::InputEnded) => self.input_ended = true,
                 Ok(Event::Frame(_) | Event::Gone(..)) => {}
                 Err(_) => return Ok(false),
+            }
+            if self.lines(None)? {
+                return Ok(true);
             }
         }
     }
 
     /// Why there is nothing left to do, once nothing more will be typed.
     fn outcome(&self) -> Option<Outcome> {
-        self.talk.outcome().filter(|_| self.input_ended && self.unsent.is_empty())
+        let all_sent = self.lines.is_empty() && self.unsent.is_empty();
+        self.talk.outcome().filter(|_| self.input_ended && all_sent)
+    }
+
+    /// Reads and sends what was typed, as far as its time has come. True when it says to leave.
+    fn lines(&mut self, sender: Option<&Sender>) -> Result<bool, Failure> {
+        while self.interactive || self.talk.is_oriented() {
+            if let Some(sender) = sender.filter(|_| self.greeted) {
+                for command in mem::take(&mut self.unsent) {
+                    self.talk.said(&command);
+                    send(sender, &command);
+                }
+            }
+            let Some(line) = self.lines.pop_front() else { break };
+            if self.line(&line)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// One line of input. True when it says to leave.
@@ -233,7 +251,10 @@ impl Terminal {
             Ok(Typed::ShowPolicy) => self.show_policy()?,
             Ok(Typed::Help) => self.stderr.print(typed::HELP)?,
             Ok(Typed::Nothing) => {}
-            Err(wrong) => self.notice(wrong)?,
+            Err(wrong) => {
+                self.talk.misspoke();
+                self.notice(wrong)?;
+            }
         }
         Ok(false)
     }
@@ -257,6 +278,7 @@ impl Terminal {
         let Some(frame) = ServerFrame::parse(text) else {
             return self.notice("the server sent something that is no frame of the protocol");
         };
+        let was_behind = !self.talk.is_caught_up();
         let heard = self.talk.hear(&frame);
         if let Heard::LastWord(code) = heard {
             self.last_word = Some(code);
@@ -265,6 +287,9 @@ impl Terminal {
             self.hello(session_id, *last_seq, sender)?;
         }
         self.stdout.print(self.view.show(text, &frame, heard))?;
+        if was_behind && self.talk.is_caught_up() && !self.talk.is_oriented() {
+            self.wonder()?;
+        }
         Ok(())
     }
 

@@ -38,6 +38,15 @@ fn end(status: TurnStatus) -> Body {
     Body::TurnEnd { status, reason: None }
 }
 
+fn call(id: &str) -> Call {
+    Call { id: id.into(), name: "t".into(), args: "{}".into() }
+}
+
+fn approved(call_id: &str) -> Body {
+    let call_id = call_id.into();
+    Body::ApprovalResolved { call_id, verdict: Verdict::Approved, reason: None }
+}
+
 fn error(code: &str) -> ServerFrame {
     ServerFrame::Error { code: code.into(), message: String::new() }
 }
@@ -73,10 +82,97 @@ fn a_text_that_a_stopped_turn_leaves_in_the_inbox_is_not_waited_for() {
 }
 
 #[test]
-fn a_spectator_waits_for_ever() {
+fn a_spectator_waits_for_the_end_of_an_open_turn_and_judges_none() {
+    let turn = |status| vec![start(), user("a"), end(status)];
+    let parked = vec![start(), Body::ApprovalRequested(call("c1"))];
+    for (events, outcome) in [
+        (vec![], Some(Outcome::Done)),
+        (vec![start(), user("a")], None),
+        (turn(TurnStatus::Completed), Some(Outcome::Done)),
+        (turn(TurnStatus::Failed), Some(Outcome::Done)),
+        (parked, Some(Outcome::Parked("c1".into()))),
+    ] {
+        let mut talk = talk();
+        hear(&mut talk, &events);
+        assert_eq!(talk.outcome(), outcome, "{events:?}");
+    }
+}
+
+#[test]
+fn what_history_says_is_not_the_outcome_of_what_is_said_after_it() {
+    for status in [TurnStatus::Failed, TurnStatus::Rejected, TurnStatus::Cancelled] {
+        let mut talk = Talk::new(0);
+        talk.connected(3);
+        for body in [Body::SessionCreated, start(), user("old"), end(status)] {
+            assert!(!talk.is_oriented(), "history is still to come");
+            hear(&mut talk, &[body]);
+        }
+        assert!(talk.is_oriented());
+        talk.said(&inject("new", true));
+        assert_eq!(talk.outcome(), None, "{status:?}");
+        hear(&mut talk, &[start(), user("new"), end(TurnStatus::Completed)]);
+        assert_eq!(talk.outcome(), Some(Outcome::Done), "{status:?}");
+    }
+}
+
+#[test]
+fn a_verdict_on_a_replayed_request_is_followed_to_the_end_of_its_turn() {
+    let mut talk = Talk::new(0);
+    talk.connected(2);
+    hear(&mut talk, &[Body::SessionCreated, start(), Body::ApprovalRequested(call("c1"))]);
+    assert!(talk.is_oriented());
+    assert_eq!(talk.parked(), ["c1"]);
+    talk.said(&Command::Approve { call_id: "c1".into() });
+    assert_eq!(talk.outcome(), None, "the verdict is on its way");
+    hear(&mut talk, &[approved("c1")]);
+    assert_eq!(talk.outcome(), None, "the turn runs");
+    hear(&mut talk, &[end(TurnStatus::Completed)]);
+    assert_eq!(talk.outcome(), Some(Outcome::Done));
+}
+
+#[test]
+fn a_replay_that_begins_late_leaves_open_whether_a_turn_is() {
+    let truncated = ServerFrame::ReplayTruncated { requested_from_seq: 0, from_seq: 7 };
+    let late_talks = || {
+        let mut late = Talk::new(999);
+        late.connected(6);
+        let mut cut = Talk::new(0);
+        cut.connected(7);
+        cut.hear(&truncated);
+        cut.hear(&ServerFrame::Event { seq: 7, kind: "new".into(), body: None });
+        [(late, 6), (cut, 7)]
+    };
+    for (status, pending, outcome) in [
+        ("idle", &[][..], Some(Outcome::Done)),
+        ("running", &[], None),
+        ("parked", &["c1"], Some(Outcome::Parked("c1".into()))),
+        ("interrupted", &[], Some(Outcome::Interrupted)),
+    ] {
+        for (mut talk, last_seq) in late_talks() {
+            assert!(!talk.is_oriented() && talk.wonders());
+            assert_eq!(talk.outcome(), None);
+            talk.told(state(last_seq + 1, status, pending));
+            assert!(!talk.is_oriented(), "an answer from another moment");
+            talk.told(state(last_seq, status, pending));
+            assert!(talk.is_oriented());
+            assert_eq!(talk.outcome(), outcome, "{status} at {last_seq}");
+            assert_eq!(talk.parked(), pending);
+        }
+    }
+    for (body, outcome) in [(start(), None), (end(TurnStatus::Failed), Some(Outcome::Done))] {
+        let mut talk = Talk::new(6);
+        talk.connected(6);
+        hear(&mut talk, std::slice::from_ref(&body));
+        assert!(talk.is_oriented(), "the log tells");
+        assert_eq!(talk.outcome(), outcome, "{body:?}");
+    }
+}
+
+#[test]
+fn a_line_that_asks_for_nothing_is_not_done() {
     let mut talk = talk();
-    hear(&mut talk, &[start(), user("a"), end(TurnStatus::Completed)]);
-    assert_eq!(talk.outcome(), None);
+    talk.misspoke();
+    assert_eq!(talk.outcome(), Some(Outcome::Failed));
 }
 
 #[test]
@@ -93,14 +189,11 @@ fn it_is_quiet_while_nothing_happens_by_itself() {
     assert!(!talk.is_quiet(), "the turn runs");
     talk.told(state(2, "interrupted", &[]));
     assert!(talk.is_quiet(), "it has stopped");
-    let call = Call { id: "c1".into(), name: "t".into(), args: "{}".into() };
-    hear(&mut talk, &[Body::ApprovalRequested(call)]);
+    hear(&mut talk, &[Body::ApprovalRequested(call("c1"))]);
     assert!(talk.is_quiet(), "it waits for a verdict");
     talk.said(&Command::Approve { call_id: "c1".into() });
     assert!(!talk.is_quiet(), "the verdict is on its way");
-    let resolved =
-        Body::ApprovalResolved { call_id: "c1".into(), verdict: Verdict::Approved, reason: None };
-    hear(&mut talk, &[resolved]);
+    hear(&mut talk, &[approved("c1")]);
     assert!(!talk.is_quiet(), "the turn runs again");
     hear(&mut talk, &[end(TurnStatus::Completed)]);
     assert!(talk.is_quiet());
@@ -119,16 +212,13 @@ fn history_is_heard_first() {
 
 #[test]
 fn a_parked_turn_with_nobody_left_to_decide() {
-    let call = Call { id: "c1".into(), name: "t".into(), args: "{}".into() };
-    let resolved =
-        Body::ApprovalResolved { call_id: "c1".into(), verdict: Verdict::Approved, reason: None };
     let mut talk = talk();
     talk.said(&inject("hi", true));
-    hear(&mut talk, &[start(), user("hi"), Body::ApprovalRequested(call)]);
+    hear(&mut talk, &[start(), user("hi"), Body::ApprovalRequested(call("c1"))]);
     assert_eq!(talk.outcome(), Some(Outcome::Parked("c1".into())));
     talk.said(&Command::Approve { call_id: "c1".into() });
     assert_eq!(talk.outcome(), None);
-    hear(&mut talk, &[resolved, end(TurnStatus::Completed)]);
+    hear(&mut talk, &[approved("c1"), end(TurnStatus::Completed)]);
     assert_eq!(talk.outcome(), Some(Outcome::Done));
 }
 
@@ -241,9 +331,8 @@ fn a_parked_turn_whose_request_was_not_replayed() {
 
 #[test]
 fn a_verdict_lost_with_its_connection_leaves_the_turn_parked() {
-    let call = Call { id: "c1".into(), name: "t".into(), args: "{}".into() };
     let mut talk = talk();
-    hear(&mut talk, &[start(), Body::ApprovalRequested(call)]);
+    hear(&mut talk, &[start(), Body::ApprovalRequested(call("c1"))]);
     talk.said(&Command::Approve { call_id: "c1".into() });
     assert_eq!(talk.outcome(), None);
     talk.connected(2);
