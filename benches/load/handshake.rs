@@ -77,7 +77,7 @@ fn known(scale: &Scale, who: Who, count: usize, times: usize) -> (f64, f64) {
             let begin = process.cpu_us();
             connect(&mut peers, process.addr, 0..count);
             let open = process.cpu_us();
-            peers.cut();
+            peers.part();
             let closed = process.cpu_us();
             if time > 0 {
                 hello += open - begin;

@@ -1,7 +1,7 @@
 //! Many clients on one thread, each of which checks its stream as it arrives.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::SocketAddr;
+use std::net::{Shutdown, SocketAddr};
 use std::time::{Duration, Instant};
 
 use mio::net::TcpStream;
@@ -149,6 +149,15 @@ impl Peers {
         self.run("every word to be written", |peers| {
             peers.iter().all(|peer| peer.unsent.is_empty())
         });
+    }
+
+    /// Lets every client say that nothing comes any more, and waits until the server has closed.
+    pub(crate) fn part(&mut self) {
+        for peer in &self.list {
+            peer.stream.shutdown(Shutdown::Write).unwrap();
+        }
+        self.run("every close", |peers| peers.iter().all(|peer| peer.gone));
+        self.list.clear();
     }
 
     /// Lets every client go without a word.
