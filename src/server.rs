@@ -173,7 +173,8 @@ impl Builder {
         }
     }
 
-    /// Sends the server's log to `sink`, which is called on a thread of its own.
+    /// Sends the server's log to `sink`, which is called on a thread of its own with the lines that have
+    /// gathered.
     #[must_use]
     pub fn log(mut self, sink: Sink) -> Self {
         self.sink = sink;

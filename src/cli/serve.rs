@@ -21,7 +21,7 @@ use crate::os;
 use crate::proto::ident::SessionId;
 use crate::proto::time::Wall;
 use crate::server::{Builder, RunError, StartError};
-use crate::work::note::Note;
+use crate::work::journal::Sink;
 
 /// The session of a server without a configuration.
 pub(super) const DEFAULT_SESSION: &str = "demo";
@@ -128,11 +128,13 @@ fn reloaded(serve: &Serve, env: &Env, json: &AtomicBool) -> Result<Config, Vec<S
     }
 }
 
-fn log_to(stderr: Output, json: Arc<AtomicBool>) -> Box<dyn FnMut(&Note) + Send> {
-    Box::new(move |note| {
+fn log_to(stderr: Output, json: Arc<AtomicBool>) -> Sink {
+    Box::new(move |notes| {
         let format = if json.load(Ordering::Relaxed) { LogFormat::Json } else { LogFormat::Text };
+        let lines: Vec<u8> =
+            notes.iter().flat_map(|note| note::line(note, now(), format)).collect();
         // A log that nobody can write to is no reason to stop serving.
-        let _printed = stderr.print(note::line(note, now(), format));
+        let _printed = stderr.print(lines);
     })
 }
 

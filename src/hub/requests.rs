@@ -134,7 +134,10 @@ impl Hub {
     fn attach(&mut self, tag: Tag, session: &SessionId, token: Token) {
         let agent = self.agents.find_or_insert(session);
         let entry = self.agents.get_mut(agent).expect("an agent's entry stays");
-        entry.stay().create = true;
+        // Of one that is there nothing is to be kept.
+        if entry.tip().is_none() {
+            entry.stay().create = true;
+        }
         if let Some(old) = entry.client {
             self.counters.superseded += 1;
             self.hear_out(old);

@@ -6,6 +6,7 @@
 use crate::conn::slab::Tag;
 use mio::event::Event;
 use mio::net::TcpStream;
+use mio::{Interest, Registry, Token};
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::net::Shutdown;
@@ -27,6 +28,8 @@ pub struct Socket {
     shut: bool,
     /// It stands in the ready list.
     listed: bool,
+    /// The poll watches for room to write.
+    watched: bool,
 }
 
 impl Socket {
@@ -36,13 +39,24 @@ impl Socket {
             tag,
             stream,
             // A new socket can be written; bytes that came with the handshake have an event.
-            readable: true,
+            readable: false,
             writable: true,
             closing: false,
             eof: false,
             shut: false,
             listed: false,
+            watched: false,
         }
+    }
+
+    /// Has the poll tell when a socket that takes no more takes something again. Most never come to
+    /// that, and one that is watched from the start wakes the poll once to say that it may be written.
+    pub fn watch_writing(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
+        if self.watched {
+            return Ok(());
+        }
+        self.watched = true;
+        registry.reregister(&mut self.stream, token, Interest::READABLE | Interest::WRITABLE)
     }
 
     /// Whether a read would not block, as far as is known, and the end is still to come.

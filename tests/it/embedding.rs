@@ -60,7 +60,10 @@ fn start() -> Running {
     let sink = Arc::clone(&lines);
     let server = Builder::new(config(&dir))
         .model("loud", Arc::new(Loud { fails: Arc::clone(&fails) }))
-        .log(Box::new(move |note| sink.lock().expect("no panic").push(note.event.to_owned())))
+        .log(Box::new(move |notes| {
+            let events = notes.iter().map(|note| note.event.to_owned());
+            sink.lock().expect("no panic").extend(events);
+        }))
         .bind()
         .expect("it starts");
     let handle = server.handle();

@@ -29,10 +29,8 @@ impl Reactor {
                     // be told so is slower, not wrong.
                     stream.set_nodelay(true).ok();
                     let Some(tag) = self.hub.accept() else { continue };
-                    let interest = Interest::READABLE | Interest::WRITABLE;
-                    let registry = self.poll.registry();
-                    if registry.register(&mut stream, token(Source::Client, tag), interest).is_ok()
-                    {
+                    let (token, registry) = (token(Source::Client, tag), self.poll.registry());
+                    if registry.register(&mut stream, token, Interest::READABLE).is_ok() {
                         self.sockets.insert(Socket::new(tag, stream));
                     } else {
                         self.hub.gone(tag, "could not be watched");
@@ -85,6 +83,10 @@ impl Reactor {
         loop {
             let Some(socket) = self.sockets.get(tag) else { return };
             if !socket.is_writable() {
+                let token = token(Source::Client, tag);
+                if socket.watch_writing(self.poll.registry(), token).is_err() {
+                    return self.close(tag, "could not be watched");
+                }
                 self.hub.blocked(tag);
                 return;
             }
