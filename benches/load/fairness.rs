@@ -168,6 +168,7 @@ fn run_tool(scene: &Scene) {
         if let Some(written) = written_by(&scene.folder.path().join("process")) {
             scene.moved.store(written, Ordering::Relaxed);
         }
+        // The kernel counts what it wrote, and nobody says when that has grown.
         thread::sleep(Duration::from_millis(5));
     }
 }

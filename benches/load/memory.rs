@@ -157,6 +157,7 @@ fn waiting_for_provider(scale: &Scale, count: usize) -> f64 {
     let server = serve(scale, folder.path(), count, &[], &more);
     let all_asked = || {
         while asked.load(Ordering::Relaxed) < count {
+            // Rarely enough to cost the server nothing.
             thread::sleep(Duration::from_millis(10));
         }
     };

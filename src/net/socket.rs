@@ -74,7 +74,7 @@ impl Socket {
         self.eof
     }
 
-    /// Reads once. None at the end, and where a read would block or was interrupted:
+    /// Reads once. 0 at the end, and where a read would block or was interrupted:
     /// [`Socket::is_readable`] says whether to go on.
     pub fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self.stream.read(buffer) {
@@ -92,7 +92,7 @@ impl Socket {
         }
     }
 
-    /// Writes once. None where a write would block or was interrupted: [`Socket::is_writable`] says
+    /// Writes once. 0 where a write would block or was interrupted: [`Socket::is_writable`] says
     /// whether to go on.
     pub fn write(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
         let written = match slices {

@@ -44,7 +44,7 @@ pub fn write_envelope_at(
     out.extend_from_slice(b"{\"id\":\"");
     id.write(out);
     out.extend_from_slice(b"\",\"session_id\":\"");
-    out.extend_from_slice(session.as_str().as_bytes());
+    out.extend_from_slice(session.as_bytes());
     out.extend_from_slice(b"\",\"seq\":");
     append_number(out, seq);
     out.extend_from_slice(b",\"at\":\"");

@@ -83,7 +83,7 @@ impl PartialOrd for SessionId {
 
 impl Ord for SessionId {
     fn cmp(&self, other: &Self) -> Ordering {
-        self.as_str().cmp(other.as_str())
+        self.as_bytes().cmp(other.as_bytes())
     }
 }
 

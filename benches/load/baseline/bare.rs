@@ -10,14 +10,12 @@ use std::path::Path;
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token};
 use terret_ws::log::line::find_lf;
-use terret_ws::proto::upgrade::{AcceptKey, write_switching_protocols};
-use terret_ws::proto::ws::{text_header, write_text};
+use terret_ws::proto::ws::text_header;
 
-use super::HELLO;
+use super::greet;
 
 const LISTENER: Token = Token(usize::MAX);
 const BLOCK_BYTES: usize = 64 * 1024;
-const KEY: &str = "Sec-WebSocket-Key: ";
 
 struct Conn {
     stream: TcpStream,
@@ -79,11 +77,7 @@ impl Conn {
                 continue;
             };
             head.extend_from_slice(&buffer[..n]);
-            if head.ends_with(b"\r\n\r\n") {
-                let text = std::str::from_utf8(head).unwrap();
-                let key = text.lines().find_map(|line| line.strip_prefix(KEY)).unwrap();
-                write_switching_protocols(&mut self.out, &AcceptKey::of(key));
-                write_text(&mut self.out, HELLO.as_bytes());
+            if greet(head, &mut self.out) {
                 self.head = None;
             }
         }

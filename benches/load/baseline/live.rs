@@ -18,15 +18,13 @@ use mio::{Events, Interest, Poll, Token, Waker};
 use terret_ws::proto::event::write_envelope;
 use terret_ws::proto::ident::{EventId, SessionId};
 use terret_ws::proto::payload::{Body, TurnStatus};
-use terret_ws::proto::upgrade::{AcceptKey, write_switching_protocols};
-use terret_ws::proto::ws::{Assembler, Item, Role, text_header, write_text};
+use terret_ws::proto::ws::{Assembler, Item, Role, text_header};
 
-use super::HELLO;
+use super::greet;
 use crate::replay::{AT, TEXT};
 
 const LISTENER: Token = Token(usize::MAX);
 const WAKER: Token = Token(usize::MAX - 1);
-const KEY: &str = "Sec-WebSocket-Key: ";
 /// Events that one write takes, where they are as many as there can be.
 pub(crate) const BATCH: u64 = 256;
 
@@ -265,11 +263,7 @@ impl Conn {
                 continue;
             };
             head.extend_from_slice(input);
-            if head.ends_with(b"\r\n\r\n") {
-                let text = std::str::from_utf8(head).unwrap();
-                let key = text.lines().find_map(|line| line.strip_prefix(KEY)).unwrap();
-                write_switching_protocols(&mut self.out, &AcceptKey::of(key));
-                write_text(&mut self.out, HELLO.as_bytes());
+            if greet(head, &mut self.out) {
                 self.head = None;
             }
         }

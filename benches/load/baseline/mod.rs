@@ -8,6 +8,9 @@ mod tokio_live;
 
 use std::env;
 
+use terret_ws::proto::upgrade::{AcceptKey, write_switching_protocols};
+use terret_ws::proto::ws::write_text;
+
 use crate::compare::Who;
 use crate::server::{Process, on_server_core};
 
@@ -16,6 +19,20 @@ pub(crate) const ARGUMENT: &str = "--baseline";
 
 /// What a baseline sends right after its 101, as small as ours.
 const HELLO: &str = r#"{"type":"hello","agent_id":"agent-0","last_seq":0,"status":"idle"}"#;
+
+const KEY: &str = "Sec-WebSocket-Key: ";
+
+/// Answers a request head with the 101 and [`HELLO`], once it is whole; says whether it was.
+fn greet(head: &[u8], out: &mut Vec<u8>) -> bool {
+    if !head.ends_with(b"\r\n\r\n") {
+        return false;
+    }
+    let text = std::str::from_utf8(head).unwrap();
+    let key = text.lines().find_map(|line| line.strip_prefix(KEY)).unwrap();
+    write_switching_protocols(out, &AcceptKey::of(key));
+    write_text(out, HELLO.as_bytes());
+    true
+}
 
 /// Starts one of them; the words say what it does.
 pub(crate) fn start(who: Who, words: &[&str]) -> Process {
